@@ -635,6 +635,12 @@ def test_the_last_message_can_be_continued(channel: str) -> None:
         conversation, Role.ASSISTANT, continue_last=True
     )
     assert ENCODING.decode(tokens).endswith(f"<|channel|>{channel}<|message|>It is")
+    thought = Message.from_role_and_content(Role.ASSISTANT, "Hm.").with_channel("analysis")
+    with_reasoning = Conversation.from_messages([question, thought, begun])
+    tokens = ENCODING.render_conversation_for_completion(
+        with_reasoning, Role.ASSISTANT, continue_last=True
+    )
+    assert "Hm.<|end|>" in ENCODING.decode(tokens)
     with pytest.raises(ConversationError, match=r"must be by 'user' .* but it is by 'assistant'"):
         ENCODING.render_conversation_for_completion(conversation, Role.USER, continue_last=True)
     empty = Conversation.from_messages([])

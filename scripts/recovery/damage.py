@@ -16,7 +16,11 @@ CHANNELS = ("analysis", "commentary", "final")
 MARKER = re.compile(r"<\|\w+\|>")
 FOREIGN = ("天天", "彩票", "привет", "კომ", "अंक")
 JUNK = ("?", "!!", "...", "*)", "<|im_end|>", "</s>", "]", *FOREIGN)
+ARGUMENTS = ('{"city": "Paris"}', "{}", '{"a": [1, 2]}')
 TEXTS = ("Paris is the capital.", "We need to look it up.", "Done.", "2 + 2 = 4", "Hi!\nAll good.")
+
+
+BEFORE = "<|channel|>analysis<|message|>Look.<|end|>"
 
 
 class Meant(NamedTuple):
@@ -28,10 +32,10 @@ class Meant(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """A completion with one damaged header, and its meaning."""
+    """A completion whose last header is damaged, and the meaning of all its messages."""
 
     text: str
-    meant: Meant
+    meant: tuple[Meant, ...]
     damage: tuple[str, ...]
 
 
@@ -85,7 +89,7 @@ DAMAGES: dict[str, Damage] = {
     "in quotes": _at_word(lambda r, w: r.choice(['"{}"', "'{}'", "`{}`", "{}:"]).format(w)),
     "a word doubled": _at_word(lambda r, w: w + r.choice(["", " "]) + w),
     "dirt behind": _at_word(lambda r, w: w + r.choice(["", " "]) + r.choice(JUNK)),
-    "dirt before": _at_word(lambda r, w: r.choice(JUNK) + " " + w),
+    "dirt before": _at_word(lambda r, w: r.choice(JUNK) + r.choice(["", " "]) + w),
     "a marker lost": _at_marker(lambda r, m: r.choice(["", " "])),
     "a marker doubled": _at_marker(lambda r, m: m + m),
     "another marker": _at_marker(lambda r, m: r.choice(["<|channel|>", "<|constrain|>"])),
@@ -95,22 +99,29 @@ DAMAGES: dict[str, Damage] = {
 
 
 def damaged_turn(random: Random) -> Damaged:
-    """Make a turn with one or two kinds of damage in its header."""
+    """Make a turn with one or two kinds of damage in the header of its last message."""
     if random.random() < 0.6:
         tool = random.choice(TOOLS)
-        kind = random.choice(["", " json", " <|constrain|>json"])
+        channel = "analysis" if tool == "python" else "commentary"
+        name = "code" if tool == "python" else "json"
+        kind = random.choice(["", f" {name}", f" <|constrain|>{name}"])
         header = random.choice(
-            [f"<|channel|>commentary to={tool}{kind}", f" to={tool}<|channel|>commentary{kind}"]
+            [f"<|channel|>{channel} to={tool}{kind}", f" to={tool}<|channel|>{channel}{kind}"]
         )
-        body = random.choice(['{"city": "Paris"}', "{}", '{"a": [1, 2]}'])
-        meant, stop = Meant("commentary", tool, body), "<|call|>"
+        body = "print(1)" if tool == "python" else random.choice(ARGUMENTS)
+        meant, stop = Meant(channel, tool, body), "<|call|>"
     else:
         channel = random.choice(CHANNELS)
         header, body = f"<|channel|>{channel}", random.choice(TEXTS)
         meant = Meant(channel, None, body)
         stop = "<|return|>" if channel == "final" else "<|end|>"
+    is_later = random.random() < 0.4
+    if is_later:
+        header = f"<|start|>assistant{header}"
     names = random.sample([*DAMAGES], random.choice([1, 1, 2]))
     for name in names:
         header = DAMAGES[name](random, header)
     message = "" if random.random() < 0.15 else "<|message|>"
-    return Damaged(header + message + body + stop, meant, tuple(names))
+    before = (Meant("analysis", None, "Look."),) if is_later else ()
+    text = (BEFORE if is_later else "") + header + message + body + stop
+    return Damaged(text, (*before, meant), tuple(names))

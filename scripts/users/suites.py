@@ -234,7 +234,12 @@ SUITES = (
             ),
         ),
     ),
-    Suite("rapid-mlx", "0.16.10", ("tests/test_harmony_finalize.py", "-k", "router"), (MLX,)),
+    Suite(
+        "rapid-mlx",
+        "0.16.10",
+        tests=("tests/test_harmony_finalize.py", "tests/test_output_router.py", "-k", "router"),
+        installs=(MLX,),
+    ),
     Suite("vllm-mlx", "0.6.0", ("tests/test_harmony_render.py",), (MLX,)),
 )
 

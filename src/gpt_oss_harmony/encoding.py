@@ -78,21 +78,31 @@ class HarmonyEncoding:
         """Render the prompt for the next message by `next_turn_role`.
 
         The prompt ends in ``<|start|>`` and the role. With `continue_last`, it ends inside the last
-        message, which the model goes on writing; its author must be `next_turn_role`.
+        message, which the model goes on writing; its author must be `next_turn_role`. An answer
+        that is continued keeps the reasoning before it.
         """
-        tokens = self.render_conversation(conversation, config)
         if continue_last:
-            last = conversation.messages[-1].author.role if conversation.messages else None
-            if last is not Role(next_turn_role):
-                found = "there is none" if last is None else f"it is by {last.value!r}"
-                raise ConversationError(
-                    f"the last message must be by {Role(next_turn_role).value!r} to be continued, "
-                    f"but {found}"
-                )
-            del tokens[-1]  # the token that ends it
-            return tokens
+            return self._render_begun(conversation, Role(next_turn_role), config)
+        tokens = self.render_conversation(conversation, config)
         tokens += self._renderer.next_turn(Role(next_turn_role), 0).tokens
         return tokens
+
+    def _render_begun(
+        self, conversation: Conversation, role: Role, config: RenderConversationConfig | None
+    ) -> list[int]:
+        """Render a conversation up to the last token of its last message, without its end."""
+        before, begun = conversation.messages[:-1], conversation.messages[-1:]
+        if not begun or begun[0].author.role is not role:
+            found = f"it is by {begun[0].author.role.value!r}" if begun else "there is none"
+            raise ConversationError(
+                f"the last message must be by {role.value!r} to be continued, but {found}"
+            )
+        config = config or RenderConversationConfig()
+        tokens = self.render_conversation(Conversation(messages=before), config)
+        options = RenderOptions(
+            schema_dialect=config.schema_dialect, header_style=config.header_style
+        )
+        return [*tokens, *self.render(begun[0], options)[:-1]]
 
     def render_conversation(
         self, conversation: Conversation, config: RenderConversationConfig | None = None

@@ -83,9 +83,49 @@ def test_a_port_in_use_and_a_missing_extra_are_errors(monkeypatch: pytest.Monkey
         port = taken.getsockname()[1]
         found = list(examine("openai/gpt-oss-20b", OPTIONS, "127.0.0.1", port, lambda: H100))
     assert by_topic(found, "port")[0].level == "error"
-    monkeypatch.setattr(doctor, "_is_importable", lambda name: name != "fastapi")
-    (missing,) = by_topic(findings("openai/gpt-oss-20b", H100), "extra serve")
+    monkeypatch.setattr(doctor, "_version", {"torch": "2.13.0+cpu"}.get)
+    (missing,) = by_topic(findings("http://localhost:8000", H100), "extra serve")
     assert (missing.level, missing.remedy) == ("error", "pip install 'gpt-oss-harmony[serve]'")
+    assert "fastapi, h11, httpx2, " in missing.text
+    assert missing.text.endswith(" are missing")
+    remedies = {finding.remedy for finding in findings("openai/gpt-oss-20b", H100)} - {""}
+    assert remedies == {"pip install 'gpt-oss-harmony[serve,transformers]'"}  # one command
+
+
+def test_the_packages_of_the_extras_are_those_of_the_project() -> None:
+    assert doctor._required("http").keys() == {"httpx2", "jsonschema-rs", "llguidance"}
+    assert {"torch", "transformers", "numpy"} < doctor._required("transformers").keys()
+
+
+@pytest.mark.parametrize(
+    ("versions", "text"),
+    [
+        ({"torch": "1.13.0"}, "torch 1.13.0 is installed, but >=2.12.1 is needed"),
+        ({"transformers": "6.0.0"}, "transformers 6.0.0 is installed, but <6,>=5.16.1 is needed"),
+        ({"transformers": "5.23.0", "torch": "2.13.0+cpu"}, ""),
+    ],
+)
+def test_versions_that_the_extras_exclude(
+    versions: dict[str, str], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: versions.get(name) or installed(name))
+    found = by_topic(findings("openai/gpt-oss-20b", H100), "extra transformers")
+    assert [finding.text for finding in found] == ([text] if text else [])
+    assert bool(by_topic(findings("openai/gpt-oss-20b", H100), "placement")) == (not text)
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_state_folder_that_cannot_be_written_is_an_error(
+    *, is_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ("file" if is_file else "folder")))
+    if not is_file:  # root may write everywhere
+        monkeypatch.setattr("os.access", lambda *_: False)
+    (folder,) = by_topic(findings("openai/gpt-oss-20b", H100), "state folder")
+    assert folder.level == "error"
+    assert "XDG_STATE_HOME" in folder.remedy + folder.text
 
 
 def test_servers_outside_the_tested_range_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +134,9 @@ def test_servers_outside_the_tested_range_are_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("VLLM_USE_RUST_FRONTEND", "1")
     found = findings("http://localhost:8000", H100)
     assert len(by_topic(found, "vllm")) == 2
+    assert by_topic(found, "vllm")[0].text == (
+        "0.40.1 is not tested (0.32 to 0.33 is), and the plugin does nothing with it"
+    )
     assert by_topic(found, "sglang") == []
     assert by_topic(found, "placement") == []
 

@@ -301,7 +301,7 @@ def test_vllm_chooses_the_endpoint_and_the_model() -> None:
             assert await tokens_of(engine)
             assert "prompt" in other.counts.bodies[0]
         async with LlamaCppStandIn().running() as server:
-            with pytest.raises(EngineError, match="is it vLLM"):
+            with pytest.raises(EngineError, match="is not vLLM"):
                 await VllmEngine.connect(server.url)
 
     asyncio.run(run())
@@ -373,6 +373,39 @@ def test_servers_are_told_apart() -> None:
         async with VllmStandIn().running() as server:
             with pytest.raises(EngineError, match="404"):
                 await LlamaCppEngine.connect(server.url)
+
+    asyncio.run(run())
+
+
+class _TextServer(VllmStandIn):
+    """A server without token ids: it lists models in the form of OpenAI, and knows its own paths.
+
+    `mlx_lm.server` 0.32 by its source, Ollama by its documentation.
+    """
+
+    def __init__(self, paths: dict[str, Any]) -> None:
+        super().__init__(completions=True)
+        self._paths = paths
+
+    def about(self, path: str) -> tuple[int, Any]:
+        return (200, self._paths[path]) if path in self._paths else (404, {"error": "not found"})
+
+
+TEXT_SERVERS: dict[str, dict[str, Any]] = {
+    "mlx": {"/v1/models": {"object": "list", "data": [{"id": "gpt-oss", "object": "model"}]},
+            "/health": {"status": "ok"}},
+    "ollama": {"/v1/models": {"object": "list", "data": [{"id": "gpt-oss:20b", "created": 1}]},
+               "/api/version": {"version": "0.13.0"}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TEXT_SERVERS)
+def test_servers_without_token_ids_are_refused(name: str) -> None:
+    async def run() -> None:
+        async with _TextServer(TEXT_SERVERS[name]).running() as server:
+            with pytest.raises(EngineError, match=r"takes only text .* llama-server"):
+                await open_engine(server.url)
+            assert not server.counts.bodies  # nothing was sampled
 
     asyncio.run(run())
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoModelForCausalLM, GptOssConfig
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 from transformers.generation.continuous_batching import cache as batching_cache
+from transformers.integrations.mxfp4 import replace_with_mxfp4_linear
 from transformers.utils.quantization_config import Mxfp4Config
 
 from gpt_oss_harmony.engines import EngineError, transformers_engine
@@ -300,6 +305,54 @@ def test_a_kernel_that_was_requested_is_not_replaced(loads: list[dict[str, Any]]
     options = {"attn_implementation": HOPPER_ATTENTION}
     with pytest.raises(EngineError, match="the hub cannot be reached"):
         transformers_engine._load("m", options, Processes(), Placement(None, True, None))
+
+
+@pytest.mark.parametrize("name", PUBLISHED_FIGURES)
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_each_process_loads_its_share_of_the_experts_as_mxfp4(
+    name: str,
+    size: int,
+    loads: list[dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`_load` asks for the division, and Transformers itself divides an MXFP4 model by it.
+
+    The processes are PyTorch's fake ones, and the weights are on the device `meta`.
+    """
+    parallel = pytest.importorskip("transformers.distributed.expert_parallel")
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED_FIGURES[name]), "utf-8")
+    transformers_engine._load(tmp_path, {}, Processes(size, 0), Placement(None, True, "eager"))
+    (settings,) = loads
+    division = settings.pop("distributed_config")
+    assert settings == {
+        "dtype": "auto",
+        "attn_implementation": "eager",
+        "experts_implementation": "grouped_mm",  # where MXFP4 is not possible
+    }
+    assert (division.tp_size, division.ep_size, division.tp_plan) == (size, size, None)
+    monkeypatch.setattr("transformers.integrations.hub_kernels.get_kernel", lambda *_, **__: None)
+    values = {**PUBLISHED_FIGURES[name], "num_hidden_layers": 1, "layer_types": None}
+    del values["quantization_config"]
+    config = GptOssConfig(**values)
+    with torch.device("meta"):
+        whole = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    model: Any = replace_with_mxfp4_linear(whole, Mxfp4Config(), [])
+    experts = model.model.layers[0].mlp.experts
+    count = config.num_local_experts
+    total = sum(parameter.nbytes for parameter in experts.parameters())
+    distributed.init_process_group("fake", rank=size - 1, world_size=size, store=FakeStore())
+    try:
+        mesh = init_device_mesh("cpu", (size,))
+        plan = {key.replace("*", "0"): style for key, style in config.base_model_ep_plan.items()}
+        parallel.apply_expert_parallelism(model.model, mesh, mesh, plan, division.ep_implementation)
+        mine = [parameter.to_local() for parameter in experts.parameters()]
+    finally:
+        distributed.destroy_process_group()
+    assert experts.num_experts == count // size
+    assert {part.shape[0] for part in mine} == {count // size}
+    assert [part.dtype for part in mine].count(torch.uint8) == 2  # two values a byte
+    assert sum(part.nbytes for part in mine) == total // size
 
 
 def test_a_folder_has_figures(tmp_path: Path) -> None:

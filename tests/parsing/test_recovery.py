@@ -636,6 +636,7 @@ def test_recipients(written: str, tools: list[str], read: str) -> None:
     ("header", "author"),
     [
         ("user:bob", Author.new(Role.USER, "bob")),
+        ("user:bob<|channel|>commentary 天天", Author.new(Role.USER, "bob")),  # damaged
         ("user\u200b", Author(role=Role.USER)),
         ("tool get_time", Author.new(Role.TOOL, "get_time")),
         ("tool functions.f", Author.new(Role.TOOL, "functions.f")),
@@ -751,6 +752,7 @@ def test_the_documented_edits_are_those_of_the_reader() -> None:
         for edit, row in ((edit, edit.value) for edit in Edit)
     ]  # fmt: skip
     assert len(rows) == len(Edit.__members__)  # no two rows are the same, which would be one edit
+    assert len({edit.value.cost for edit in Edit}) == 6  # few costs, so that few can be wrong
 
 
 @pytest.mark.parametrize("row", [row for row in edit_rows() if row[4]], ids=lambda row: row[0])

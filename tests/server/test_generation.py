@@ -15,11 +15,13 @@ from gpt_oss_harmony import (
     Message,
     RecoveryKind,
     Role,
+    StreamableParser,
     ToolDescription,
 )
 from gpt_oss_harmony.apis.items import message_text
 from gpt_oss_harmony.apis.turn_request import TurnRequest
 from gpt_oss_harmony.engines import FinishReason, SampledToken
+from gpt_oss_harmony.parsing.recovery import WITHOUT_UNMARKED_CALLS
 from gpt_oss_harmony.sampled_messages import SampledMessage
 from gpt_oss_harmony.server.generation.events import (
     MessageBegun,
@@ -233,10 +235,17 @@ def test_the_stream_says_what_the_messages_say(
 
 
 @given(hostile)
+@example([316, 28, 44580, 20633])  # " to=functions.now", without a special token
 def test_without_stop_texts_nothing_but_others_words_is_left_out(tokens: list[int]) -> None:
-    whole = ENCODING.parse_messages_from_completion_tokens(
-        [*tokens, END], Role.ASSISTANT, strict=False, tools=request().tools
+    parser = StreamableParser(
+        ENCODING,
+        Role.ASSISTANT,
+        strict=False,
+        tools=request().tools,
+        repairs=WITHOUT_UNMARKED_CALLS,
     )
+    parser.process_many([*tokens, END])
+    whole = parser.process_eos().messages
     ended = [event.message for event in read([*tokens, END]) if isinstance(event, MessageEnded)]
     own = [message for message in whole if message.author.role is Role.ASSISTANT]
     assert [message.to_dict() for message in ended] == [message.to_dict() for message in own]

@@ -140,6 +140,39 @@ def test_the_parser_says_what_it_repaired() -> None:
     assert turn.recoveries
 
 
+@pytest.mark.parametrize(
+    ("begun", "sampled"),
+    [
+        ("<|channel|>final<|message|>The answer", " is 4.<|return|>"),
+        ("<|channel|>analysis<|message|>Easy", ".<|end|><|start|>assistant" + ANSWER),
+        ("<|channel|>commentary to=functions.f <|constrain|>json<|message|>{", "}<|call|>"),
+        ("<|channel|>final<|message|>The", ""),
+    ],
+)
+def test_a_message_that_was_cut_is_continued(begun: str, sampled: str) -> None:
+    opening = tokens("<|start|>assistant" + THOUGHT)
+    question = conversation("stu").messages
+    thought, message = ENCODING.parse_messages_from_completion_tokens(
+        tokens(THOUGHT + begun), Role.ASSISTANT, strict=False
+    )
+    chat = Conversation.from_messages([*question, thought, message])
+    prompt = TokenSequence.of_prompt(chat, continue_last=True)
+    asked = inference_prompt(question)
+    assert prompt.input_ids == [*asked[:-2], *opening, *tokens(begun)]
+    turn = prompt.add_sampled(tokens(sampled))
+    assert turn.messages == [
+        *question,
+        *ENCODING.parse_messages_from_completion_tokens(
+            tokens(THOUGHT + begun + sampled), Role.ASSISTANT, strict=False
+        ),
+    ]
+    assert turn.sampled_mask() == [False] * len(prompt.input_ids) + [True] * len(tokens(sampled))
+    following = turn.extend([result()])
+    assert sum(following.sampled_mask()) in (len(tokens(sampled)), 0)  # 0: reasoning was left out
+    with pytest.raises(ConversationError, match="by the assistant can be continued"):
+        TokenSequence.of_prompt(conversation("stu"), continue_last=True)
+
+
 def test_steps_in_the_wrong_order() -> None:
     prompt = TokenSequence.of_prompt(conversation("u"))
     with pytest.raises(ConversationError, match="add_sampled"):

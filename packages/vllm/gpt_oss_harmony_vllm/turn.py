@@ -11,7 +11,7 @@ from gpt_oss_harmony.conversation.content import TextContent
 from gpt_oss_harmony.conversation.messages import Message, Role
 from gpt_oss_harmony.encoding import load_harmony_encoding
 from gpt_oss_harmony.parsing.parser import StreamableParser
-from gpt_oss_harmony.parsing.recovery import Recovery
+from gpt_oss_harmony.parsing.recovery import WITHOUT_UNMARKED_CALLS, Recovery
 from gpt_oss_harmony.parsing.state import StreamState
 from gpt_oss_harmony.tokens.special_tokens import FIRST_SPECIAL
 
@@ -47,7 +47,11 @@ class TurnFollower:
 
     def __init__(self, tools: Collection[str] = ()) -> None:
         self._parser = StreamableParser(
-            load_harmony_encoding("HarmonyGptOss"), Role.ASSISTANT, strict=False, tools=tools
+            load_harmony_encoding("HarmonyGptOss"),
+            Role.ASSISTANT,
+            strict=False,
+            tools=tools,
+            repairs=WITHOUT_UNMARKED_CALLS,
         )
         self.reasoning_tokens = 0
         self._ended = 0  # messages

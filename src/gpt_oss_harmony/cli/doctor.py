@@ -6,13 +6,13 @@ It loads no weights and downloads nothing. The placement is the one that the eng
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,13 +32,11 @@ _PACKAGES = (
     *("torch", "transformers", "accelerate", "kernels", "triton", "flash-attn", "flash-attn-3"),
     *("llguidance", "fastapi", "vllm", "gpt-oss-harmony-vllm", "sglang"),
 )
-_EXTRAS = {  # the packages of an extra without which `serve` cannot start
-    "serve": ("fastapi", "uvicorn", "prometheus_client"),
-    "http": ("httpx",),
-    "transformers": ("torch", "transformers"),
-}
 _TESTED_SERVERS = {"vllm": ((0, 32), (0, 33)), "sglang": ((0, 5), (0, 5))}
 """The releases that the engines and the plugin were written for."""
+
+_REQUIREMENT = re.compile(r'([\w.-]+)(?:\[(\w+)\])?\s*([^;]*?)\s*;\s*extra == [\'"](\w+)[\'"]$')
+"""A line of a package's metadata that holds for an extra on every system."""
 
 
 class Finding(NamedTuple):
@@ -114,20 +112,15 @@ def examine(
     versions = {name: version for name in _PACKAGES if (version := _version(name))}
     listed = ", ".join(f"{name} {version}" for name, version in versions.items())
     yield Finding("ok", "packages", listed or "none of the optional ones")
-    needed = ("serve", "http" if is_url(model) else "transformers")
-    missing = [extra for extra in needed if not all(map(_is_importable, _EXTRAS[extra]))]
-    for extra in missing:
-        names = [name for name in _EXTRAS[extra] if not _is_importable(name)]
-        yield Finding(
-            "error",
-            f"extra {extra}",
-            f"{', '.join(names)} is missing",
-            f"pip install '{DISTRIBUTION}[{extra}]'",
-        )
+    needed = ("serve",) if is_url(model) else ("serve", "transformers")
+    problems = {extra: text for extra in needed if (text := "; ".join(_problems(extra)))}
+    for extra, text in problems.items():
+        remedy = f"pip install '{DISTRIBUTION}[{','.join(problems)}]'"
+        yield Finding("error", f"extra {extra}", text, remedy)
     yield from _serving_engines(versions)
     if is_url(model):
         yield Finding("ok", "model", f"{model} is a server; it places the model itself")
-    elif "transformers" not in missing:
+    elif "transformers" not in problems:
         yield from _model(model, options, find_machine or _find_machine)
     yield from _serving(host, port)
 
@@ -139,8 +132,53 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _is_importable(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
+def _problems(extra: str) -> Iterator[str]:
+    """Name the packages of an extra that are missing, or have a version that it excludes."""
+    required = sorted(_required(extra).items())
+    missing = [name for name, _ in required if _version(name) is None]
+    if missing:
+        yield f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+    for name, bounds in required:
+        version = _version(name)
+        if version is not None and not all(map(partial(_fits, version), bounds.split(","))):
+            yield f"{name} {version} is installed, but {bounds} is needed"
+
+
+def _required(extra: str) -> dict[str, str]:
+    """Return the packages that an extra requires, and their versions, from our own metadata."""
+    required: dict[str, str] = {}
+    for line in _requirements():
+        match = _REQUIREMENT.match(line)
+        if match and match[4] == extra:
+            name, other, bounds, _ = match.groups()
+            required |= _required(other) if name == DISTRIBUTION else {name: bounds}
+    return required
+
+
+def _requirements() -> Sequence[str]:
+    """Return the lines of our metadata; each of them names one extra of ours at most."""
+    try:
+        lines = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:  # a copy of the source
+        return ()
+    several = re.compile(rf"({DISTRIBUTION})\[([\w,]+)\](.*)")
+    return [
+        f"{match[1]}[{other}]{match[3]}" if match else line
+        for line in lines
+        for match in (several.match(line),)
+        for other in (match[2].split(",") if match else ("",))
+    ]
+
+
+def _fits(version: str, bound: str) -> bool:
+    """Whether a version is within a bound such as ``>=2.12.1`` or ``<6``."""
+    comparison, limit = bound[: 2 if "=" in bound else 1], _release(bound)
+    return _release(version) >= limit if comparison == ">=" else _release(version) < limit
+
+
+def _release(version: str) -> tuple[int, ...]:
+    match = re.search(r"\d+(?:\.\d+)*", version)
+    return tuple(int(number) for number in match[0].split(".")) if match else ()
 
 
 def _find_machine() -> Machine:
@@ -157,7 +195,8 @@ def _serving_engines(versions: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding(
                 "warning",
                 name,
-                f"{versions[name]} is not tested ({known} is), and the plugin is off with it",
+                f"{versions[name]} is not tested ({known} is)"
+                + (", and the plugin does nothing with it" if name == "vllm" else ""),
                 f"pip install '{name}~={last[0]}.{last[1]}.0'",
             )
     if os.environ.get("VLLM_USE_RUST_FRONTEND", "0").lower() in ("1", "true"):
@@ -251,12 +290,14 @@ def _serving(host: str, port: int) -> Iterator[Finding]:
         bind(host, port).close()
         yield Finding("ok", "port", f"{host}:{port} is free")
     except InputError as error:
-        yield Finding("error", "port", str(error), "choose another with --port")
+        text, _, remedy = str(error).partition("; ")
+        yield Finding("error", "port", text, remedy)
     try:
         folder = state_folder()
         writable = os.access(folder, os.W_OK)
     except InputError as error:
-        yield Finding("error", "state folder", str(error))
+        text, _, remedy = str(error).partition("; ")
+        yield Finding("error", "state folder", text, remedy)
         return
     if writable:
         yield Finding("ok", "state folder", f"{folder} can be written")

@@ -227,7 +227,11 @@ def _choose_model(url: str, answer: Any, requested: str | None) -> tuple[str, in
     # An adapter has the context length of its base model, which comes first.
     length = models[name] or next(iter(models.values()))
     if not isinstance(length, int):
-        raise EngineError(f"{url} does not report its context length; is it vLLM?")
+        raise EngineError(
+            f"{url} is not vLLM, SGLang or llama-server, as it does not report its context length; "
+            "a server that takes only text (mlx_lm.server, Ollama) cannot be an engine: run the "
+            "same model in llama-server"
+        )
     return str(name), length
 
 

@@ -33,13 +33,12 @@ __all__ = [
     "body_words",
     "find_tool",
     "header_words",
+    "is_dirt",
     "nearest_channel",
     "nearest_role",
     "plain_name",
-    "spelled_channel",
     "split_header",
     "split_words",
-    "type_at_end",
 ]
 
 CHANNELS = ("analysis", "commentary", "final")
@@ -170,9 +169,6 @@ def _run_parts(tools: frozenset[str]) -> re.Pattern[str]:
     )
 
 
-_TOOL_BEFORE_DATA = re.compile(rf"[^\s\[{{{INVISIBLE}]+")
-
-
 def body_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> Iterator[Word]:
     """Yield the words of a header without ``<|message|>``, up to the first ``{`` or ``[``.
 
@@ -187,9 +183,6 @@ def body_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> Iterator[Wor
             if match["data"]:
                 yield Word("{", marker, "", None, index, match.start("data"))
                 return
-            whole = _TOOL_BEFORE_DATA.match(text, start)
-            if whole and whole.end() > end and find_tool(whole[0], tools):
-                end = whole.end()  # a tool's name that begins with a channel's
             word = INVISIBLE_RUN.sub("", text[start:end])
             after = pattern.match(text, end)
             following = after["part"] or "" if after else ""
@@ -278,15 +271,14 @@ def _bare(name: str) -> str:
     return _NAMESPACE.sub("", name, count=1)
 
 
-def type_at_end(text: str) -> str | None:
-    """Return the content type at a word's end if the rest of the word is not a plain name.
+def is_dirt(word: str) -> bool:
+    """Whether a word is no word of a header: signs, another script, or ``to`` alone.
 
-    >>> type_at_end("彩神争霸高json"), type_at_end("fjson")
-    ('json', None)
+    >>> is_dirt("??"), is_dirt("天天"), is_dirt("response")
+    (True, True, False)
     """
-    if text.isascii():
-        return None
-    return next((name for name in TYPES if text.endswith(name)), None)
+    has_letters = word.isascii() and any(map(str.isalnum, word))
+    return not has_letters or word.casefold().rstrip("=:") == "to"
 
 
 _CHANNELS_ELSEWHERE = {
@@ -312,23 +304,13 @@ def nearest_channel(word: str) -> str | None:
     if (known := _CHANNELS_ELSEWHERE.get(word.strip(QUOTES))) is not None:
         return known
     for channel in CHANNELS:
-        if channel in word or (len(word) >= 5 and channel.startswith(word)):
+        if channel in word:
             return channel
     if not 4 <= len(word) <= 16:
         return None
     likeness = {name: SequenceMatcher(None, name, word).ratio() for name in CHANNELS}
     nearest = max(likeness, key=likeness.__getitem__)
     return nearest if likeness[nearest] >= _LEAST_LIKENESS else None
-
-
-def spelled_channel(word: str) -> str | None:
-    """Find the channel that a word spells in another case, or with signs or foreign letters.
-
-    >>> spelled_channel("Analysis:"), spelled_channel("finally")
-    ('analysis', None)
-    """
-    bare = re.sub(r"[^A-Za-z]+", "", word).lower() if len(word) <= LONGEST_NAME else ""
-    return bare if bare in CHANNELS else None
 
 
 def nearest_role(word: str) -> Role | None:

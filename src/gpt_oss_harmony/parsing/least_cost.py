@@ -31,11 +31,10 @@ from .header_words import (
     body_words,
     find_tool,
     header_words,
+    is_dirt,
     nearest_channel,
     nearest_role,
     plain_name,
-    spelled_channel,
-    type_at_end,
 )
 from .recovery import RecoveryKind as Kind
 from .sound_header import read_sound
@@ -79,44 +78,49 @@ class _Path(NamedTuple):
     channel: str | None = None
     recipient: str | None = None
     content_type: str | None = None
-    dirt: tuple[str, ...] = ()
-    notes: tuple[Note, ...] = ()
-    edits: tuple[Edit, ...] = ()
+    after_prose: bool = False
+    """Whether a word was left out; what follows is then rather prose, too."""
+    made: tuple[tuple[Edit, str], ...] = ()
+    """The edits so far, each with the text that it changed."""
 
     def having(self, edit: Edit, text: str = "", **fields: Any) -> _Path:
         """Continue with an edit of a text, and with other fields."""
-        kind = edit.value.kind
-        notes, dirt = self.notes, self.dirt
-        if kind is Kind.HEADER_TEXT:
-            dirt = (*dirt, text)
-        elif kind is not None:
-            notes = (*notes, (kind, text))
-        return self._replace(
-            cost=self.cost + COST[edit],
-            edits=(*self.edits, edit),
-            dirt=dirt,
-            notes=notes,
-            **fields,
-        )
+        return self._replace(cost=self.cost + COST[edit], made=(*self.made, (edit, text)), **fields)
+
+    def filled(self, field: str, value: str) -> Iterator[_Path]:
+        """Continue with a field; if it was read before, with either of the two values."""
+        old = getattr(self, field)
+        fields: dict[str, Any] = {field: value}
+        if old is None:
+            yield self._replace(**fields)
+            return
+        replaced, kept = _TWICE[field]
+        yield self.having(replaced, old, **fields)
+        yield self.having(kept, value)
 
     @property
     def is_empty(self) -> bool:
         """Whether no word but a role was read."""
-        fields = self.channel or self.recipient or self.content_type or self.dirt
-        return not fields and all(edit in _BEFORE_THE_REST for edit in self.edits)
+        return all(edit in _BEFORE_THE_REST for edit, _ in self.made) and not any(self[4:7])
 
     @property
-    def has_text(self) -> bool:
-        """Whether a word was left out; what follows is then rather prose too."""
-        return any(
-            any(map(str.isalnum, word))
-            and word[:3] != "to="
-            and word.casefold().rstrip("=:") != "to"
-            for word in self.dirt
-        )
+    def notes(self) -> tuple[Note, ...]:
+        """The edits as they are recorded: what was left out comes last, together."""
+        noted = [(edit.value.kind, text) for edit, text in self.made if edit.value.kind]
+        kept = tuple(note for note in noted if note[0] is not Kind.HEADER_TEXT)
+        dirt = [text for kind, text in noted if kind is Kind.HEADER_TEXT]
+        return (*kept, (Kind.HEADER_TEXT, " ".join(dirt))) if dirt else kept
 
 
 _BEFORE_THE_REST = frozenset({Edit.GLUED, Edit.ROLE_SPELLED, Edit.ROLE_REPEATED, Edit.ROLE_OTHER})
+_TWICE = {
+    "channel": (Edit.CHANNEL_REPLACED, Edit.CHANNEL_KEPT),
+    "recipient": (Edit.RECIPIENT_REPLACED, Edit.RECIPIENT_KEPT),
+}
+
+
+def _addresses(word: str) -> bool:
+    return word.lstrip(QUOTES)[:3].casefold() == "to="
 
 
 class _Reader:
@@ -139,7 +143,7 @@ class _Reader:
                 if word.glued and not self.unfinished:
                     path = path.having(Edit.GLUED, word.glued)
                 for longer in self._continued(path, word):
-                    key = (*longer[1:7], bool(longer.dirt))
+                    key = longer[1:8]
                     if key not in found or longer.cost < found[key].cost:
                         found[key] = longer
             steps.append(sorted(found.values(), key=lambda path: path.cost)[:WIDTH])
@@ -158,158 +162,116 @@ class _Reader:
                 yield path
             return
         yield self._dropped(path, word)
-        if (bare := text.lstrip(QUOTES))[:3].casefold() == "to=":
+        if _addresses(text):
             if not text.startswith("to="):
-                path, word = path.having(Edit.TO_SPELLED, text), word._replace(text=bare)
-            yield from self._addressed(path, word)
+                path = path.having(Edit.TO_SPELLED, text)
+            yield from self._addressed(path, text.lstrip(QUOTES)[3:], text)
             return
         yield from self._authored(path, word)
-        after_text = word.marker is None and path.has_text
-        if not after_text:
+        if word.marker is not None or not path.after_prose:
             yield from self._channelled(path, word)
             yield from self._named_tool(path, word)
         yield from self._typed(path, word)
 
     def _dropped(self, path: _Path, word: Word) -> _Path:
-        text = word.text
-        after_text = word.marker is None and path.has_text
-        if not after_text and text not in (*CHANNELS, *TYPES) and find_tool(text, self.tools):
-            return path.having(Edit.DROP_TOOL, text)
-        if word.marker == CHANNEL and text not in CHANNELS:
+        text, marker = word.text, word.marker
+        names_tool = find_tool(text, self.tools) is not None
+        if marker == CHANNEL and text not in CHANNELS and not names_tool:
             is_foreign = not text.isascii() and any(map(str.isalpha, text))
             if is_foreign and path.channel is None:
                 return path.having(Edit.CHANNEL_FOREIGN, text, channel="analysis")
             return path.having(Edit.CHANNEL_LOST, text)
-        shown = CONSTRAIN_TEXT + text if word.marker == CONSTRAIN else text
-        if text.startswith("to="):
-            return path.having(Edit.DROP_RECIPIENT, shown)
-        if text in CHANNELS:
-            return path.having(Edit.DROP_CHANNEL, shown)
-        if text in TYPES:
-            return path.having(Edit.DROP_TYPE, shown)
-        if not any(map(str.isalnum, text)) or (text.startswith("<|") and text.endswith("|>")):
-            stands_behind = word.glued and self.unfinished and "?" not in text
-            return path.having(Edit.DROP_PROSE if stands_behind else Edit.DROP_SIGNS, shown)
-        return path.having(Edit.DROP_PROSE if text.isascii() else Edit.DROP_FOREIGN, shown)
+        shown = CONSTRAIN_TEXT + text if marker == CONSTRAIN else text
+        if names_tool or text in (*CHANNELS, *TYPES) or _addresses(text):
+            return path.having(Edit.DROP_NAME, shown, after_prose=True)
+        if is_dirt(text):
+            return path.having(Edit.DROP_DIRT, shown)
+        return path.having(Edit.DROP_WORD, shown, after_prose=True)
 
     def _authored(self, path: _Path, word: Word) -> Iterator[_Path]:
         """Read a word as a role, or in the role's place as a name."""
         text = word.text
-        if word.marker is not None and (word.marker == CHANNEL or text not in ROLES):
+        if word.marker is not None:
             return
+        known = path.role or self.role
         role = ROLES.get(text)
         if role is None and (role := nearest_role(text)) is not None:
             path = path.having(Edit.ROLE_SPELLED, text)
-        if role is not None:
-            yield self._with_role(path, text, role)
-        elif path.is_empty and path.author is None and not self._begins_prose(word):
-            yield from self._with_name(path, text)
-
-    def _with_role(self, path: _Path, text: str, role: Role) -> _Path:
-        known = path.role or self.role
-        if known is None and path.author is None:
+        if role is None:
+            may_be_name = path.is_empty and path.author is None and known in (None, Role.TOOL)
+            if may_be_name and not self._begins_prose(word):
+                yield from self._named_author(path, text)
+        elif known is None and path.author is None:
             path = path if path.is_empty else path.having(Edit.ROLE_LATE, text)
-            return path._replace(role=role)
-        if path.role is not None or known is None:
-            return path.having(Edit.ROLE_REPEATED, text)
-        if role is not known:
-            return path.having(Edit.ROLE_OTHER, text)
-        return path._replace(role=role) if path.is_empty else path.having(Edit.ROLE_REPEATED, text)
+            yield path._replace(role=role)
+        elif path.role is None and role is not known and known is not None:
+            yield path.having(Edit.ROLE_OTHER, text)
+        elif path.role is None and path.is_empty:
+            yield path._replace(role=role)
+        else:
+            yield path.having(Edit.ROLE_REPEATED, text)
 
-    def _with_name(self, path: _Path, text: str) -> Iterator[_Path]:
-        known = path.role or self.role
+    def _named_author(self, path: _Path, text: str) -> Iterator[_Path]:
+        tool = find_tool(text, self.tools)
         prefix, _, name = text.partition(":")
-        if known is None and name and prefix in ROLES and prefix != Role.TOOL.value:
+        if name and prefix in ROLES and prefix != Role.TOOL.value and self.role is None:
             yield path._replace(role=ROLES[prefix], name=name)
-        elif known in (None, Role.TOOL):
-            tool = find_tool(text, self.tools)
-            if " " in text and tool is not None:
-                yield path.having(Edit.TOOL_RESPELLED, text, author=tool.name)
-            elif tool is not None or (plain_name(text) and text not in (*CHANNELS, *TYPES)):
-                yield path._replace(author=text)
+        elif " " in text and tool is not None:
+            yield path.having(Edit.TOOL_RESPELLED, text, author=tool.name)
+        elif tool is not None or (plain_name(text) and text not in (*CHANNELS, *TYPES)):
+            yield path._replace(author=text)
 
     def _channelled(self, path: _Path, word: Word) -> Iterator[_Path]:
-        text, marker = word.text, word.marker
-        channel: str | None = text if text in CHANNELS else None
-        if channel is None:
-            if text in ROLES or text in TYPES:
+        text, is_marked = word.text, word.marker == CHANNEL
+        channel: str | None = text
+        if text not in CHANNELS:
+            if text in ROLES or text in TYPES or (self.unfinished and not is_marked):
                 return
-            if marker != CHANNEL:
-                channel = spelled_channel(text)
-                if channel is None or self.unfinished:
-                    return
-                path = path.having(Edit.CHANNEL_NEARLY, text).having(Edit.CHANNEL_UNMARKED)
-            elif (channel := nearest_channel(text)) is not None:
+            channel = nearest_channel(text)
+            if channel is not None:
                 path = path.having(Edit.CHANNEL_NEARLY, text)
-            elif not self.unfinished and plain_name(text) and not self._begins_prose(word):
+            elif is_marked and not self.unfinished and plain_name(text):
+                if self._begins_prose(word):
+                    return
                 channel, path = text, path.having(Edit.CHANNEL_UNUSUAL)
             else:
                 return
-        elif marker != CHANNEL:
+        if not is_marked:
             path = path.having(Edit.CHANNEL_UNMARKED)
-        if path.channel is None:
-            yield path._replace(channel=channel)
-        else:
-            yield path.having(Edit.CHANNEL_REPLACED, path.channel, channel=channel)
-            yield path.having(Edit.CHANNEL_KEPT, channel)
+        yield from path.filled("channel", channel or text)
 
-    def _addressed(self, path: _Path, word: Word) -> Iterator[_Path]:
-        written = word.text[3:]
-        if word.marker == CHANNEL:
-            path = path.having(Edit.CHANNEL_EMPTY, word.text)
+    def _addressed(self, path: _Path, written: str, whole: str) -> Iterator[_Path]:
+        """Read the name behind ``to=``."""
+        by_tool = (self.role or path.role) is Role.TOOL or path.author is not None
         if not written:
-            yield path.having(Edit.TO_EMPTY, word.text)
-        elif written in self.tools and " " not in written:
-            yield from self._to(path, written)
-        elif written == Role.ASSISTANT.value and path.author is None and not self._is_tool(path):
-            yield path.having(Edit.TO_ASSISTANT, word.text)
-        elif written in ROLES:
-            yield from self._to(path, written)
+            yield path.having(Edit.TO_EMPTY, whole)
+        elif written == Role.ASSISTANT.value and not by_tool and written not in self.tools:
+            yield path.having(Edit.DROP_DIRT, whole)  # only tools address the assistant
+        elif written in ROLES or (written in self.tools and " " not in written):
+            yield from path.filled("recipient", written)
         elif written in CHANNELS or written in TYPES:
-            path = path.having(Edit.TO_OTHER_WORD, word.text)
+            path = path.having(Edit.TO_OTHER_WORD, whole)
             if written in CHANNELS:
-                yield from self._channelled(path, Word(written, CHANNEL))
+                yield from path.filled("channel", written)
             else:
                 yield from self._typed(path, Word(written))
         else:
             yield from self._to_tool(path, written)
 
-    def _is_tool(self, path: _Path) -> bool:
-        return (self.role or path.role) is Role.TOOL
-
     def _to_tool(self, path: _Path, written: str) -> Iterator[_Path]:
         tool = find_tool(written, self.tools)
         if tool is None:
-            yield from self._to(path, written)
-        elif not tool.behind:
-            if tool.name != written or " " in written:
-                path = path.having(Edit.TOOL_RESPELLED, written)
-            yield from self._to(path, tool.name)
-        elif (tool.behind.isascii() and tool.behind[0].isalpha()) or tool.behind[0] == "<":
-            if " " in written:
-                path = path.having(Edit.TOOL_RESPELLED, written)
-            path = path.having(Edit.TOOL_GLUED, written)
-            for longer in self._to(path, tool.name):
-                kind = next((name for name in TYPES if tool.behind.endswith(name)), None)
-                marked = tool.behind.endswith(f"{CONSTRAIN_TEXT}{kind}")
-                found = (CONSTRAIN_TEXT if marked else "") + kind if kind else None
-                if tool.behind in CHANNELS:
-                    found = tool.behind
-                yield longer._replace(content_type=longer.content_type or found)
-        else:
-            path = path.having(Edit.TOOL_WITH_DIRT, written)
-            for longer in self._to(path, tool.name):
-                found = longer.content_type or type_at_end(tool.behind)
-                yield longer._replace(content_type=found)
-
-    def _to(self, path: _Path, recipient: str) -> Iterator[_Path]:
-        if path.recipient is None:
-            yield path._replace(recipient=recipient)
-        elif path.recipient == recipient:
-            yield path.having(Edit.RECIPIENT_REPLACED, recipient)
-        else:
-            yield path.having(Edit.RECIPIENT_REPLACED, path.recipient, recipient=recipient)
-            yield path.having(Edit.RECIPIENT_KEPT, recipient)
+            yield from path.filled("recipient", written)
+            return
+        if " " in written or (not tool.behind and tool.name != written):
+            path = path.having(Edit.TOOL_RESPELLED, written)
+        if tool.behind:
+            glued = tool.behind.isascii() and (tool.behind[0].isalpha() or tool.behind[0] == "<")
+            path = path.having(Edit.TOOL_GLUED if glued else Edit.TOOL_WITH_DIRT, written)
+        kinds = (*KNOWN_TYPES, *CHANNELS)
+        kind = max((kind for kind in kinds if tool.behind.endswith(kind)), key=len, default=None)
+        for longer in path.filled("recipient", tool.name):
+            yield longer._replace(content_type=longer.content_type or kind)
 
     def _named_tool(self, path: _Path, word: Word) -> Iterator[_Path]:
         text = word.text
@@ -325,41 +287,30 @@ class _Reader:
             path = path.having(Edit.TOOL_UNMARKED)
         if " " in text:
             path = path.having(Edit.TOOL_RESPELLED, text)
-        yield from self._to(path, tool.name)
+        yield from path.filled("recipient", tool.name)
 
     def _typed(self, path: _Path, word: Word) -> Iterator[_Path]:
         text, marker = word.text, word.marker
         shown = CONSTRAIN_TEXT + text if marker == CONSTRAIN else text
-        found = type_at_end(text)
-        if text in CHANNELS or text in ROLES or (marker == CHANNEL and text not in TYPES):
+        if text in TYPES:
+            if marker == CHANNEL:
+                path = path.having(Edit.TYPE_AS_CHANNEL, text)
+        elif marker == CHANNEL or text in CHANNELS or text in ROLES:
             return
-        if marker == CHANNEL:
-            path = path.having(Edit.TYPE_AS_CHANNEL, text)
-        elif found is not None and path.recipient is not None:
-            yield path.having(Edit.TYPE_IN_DIRT, text, content_type=found)
+        elif path.recipient is not None and not text.isascii() and text.endswith(TYPES):
+            kind = next(name for name in TYPES if text.endswith(name))
+            yield path.having(Edit.TYPE_IN_DIRT, text, content_type=kind)
             return
-        elif text not in TYPES:
-            edit = self._unusual_type(path, word)
-            if edit is None:
+        elif marker == CONSTRAIN and plain_name(text) and not self._begins_prose(word):
+            if find_tool(text, self.tools) or nearest_channel(text):
                 return
-            path = path.having(edit)
+            path = path.having(Edit.TYPE_UNUSUAL)
+        else:
+            return
         if path.content_type is None:
             yield path._replace(content_type=shown)
         elif path.content_type not in KNOWN_TYPES:
-            yield path.having(Edit.DROP_SIGNS, path.content_type, content_type=shown)
-        elif shown not in KNOWN_TYPES:
-            yield path.having(Edit.DROP_SIGNS, shown)
-
-    def _unusual_type(self, path: _Path, word: Word) -> Edit | None:
-        """Return the edit with which a word that is no known type is one; None if it cannot be."""
-        text = word.text
-        is_name = plain_name(text) and not (find_tool(text, self.tools) or spelled_channel(text))
-        if not is_name or self._begins_prose(word):
-            return None
-        if word.marker == CONSTRAIN:
-            return Edit.TYPE_UNUSUAL
-        may_be_author = (self.role or path.role) is None
-        return None if path.dirt or self.unfinished or may_be_author else Edit.TYPE_UNMARKED
+            yield path.having(Edit.DROP_DIRT, path.content_type, content_type=shown)
 
     def _begins_prose(self, word: Word) -> bool:
         """Whether an ordinary word follows; a name has only types and recipients behind it."""
@@ -376,58 +327,51 @@ class _Reader:
     def _with_author(self, path: _Path) -> Iterator[_Path]:
         """Decide who wrote the message: only a tool's recipient is a role."""
         role, author, recipient = self.role or path.role, path.author, path.recipient
+        by_assistant = path._replace(role=Role.ASSISTANT)
         if role is Role.TOOL:
             yield self._by_tool(path)
-        elif author is None:
-            path = path if role else path.having(Edit.ROLE_MISSING)
-            yield path._replace(role=role or Role.ASSISTANT)
-        elif recipient is not None and recipient not in ROLES:
-            yield path.having(Edit.DROP_PROSE, author, role=Role.ASSISTANT)
+            return
+        if author is None:
+            yield path._replace(role=role) if role else by_assistant.having(Edit.ROLE_MISSING)
+            return
+        if recipient is not None and recipient not in ROLES:
+            yield by_assistant.having(Edit.DROP_WORD, author)
+            return
+        tool = find_tool(author, self.tools)
+        answer = path._replace(role=Role.TOOL, name=tool.name if tool else author)
+        if recipient is not None or (path.channel is None and author in self.tools):
+            yield answer
+        elif path.channel is None:
+            yield answer.having(Edit.TOOL_UNKNOWN, author)
         else:
-            yield from self._by_name(path, author)
+            yield by_assistant.having(Edit.ROLE_UNKNOWN, author)
+            if tool is not None:
+                yield by_assistant.having(Edit.TOOL_AS_ROLE, author, recipient=tool.name)
+                if self.after_call:
+                    yield answer.having(Edit.TOOL_ANSWERS, author)
 
     def _by_tool(self, path: _Path) -> _Path:
-        role, author = Role.TOOL, path.author
-        if self.role is not role and self._is_callable(path.recipient):
+        role, author, recipient = Role.TOOL, path.author, path.recipient
+        is_call = recipient not in (None, *ROLES) and find_tool(recipient or "", self.tools)
+        if self.role is not role and is_call:
             path = path.having(Edit.TOOL_AS_ROLE, role.value, role=Role.ASSISTANT)
-            return path if author is None else path.having(Edit.DROP_PROSE, author)
+            return path if author is None else path.having(Edit.DROP_WORD, author)
         if author is None:
             return path._replace(role=role, name=role.value)
         tool = find_tool(author, self.tools)
         name = tool.name if tool else author
         return path.having(Edit.TOOL_NAMED_TWICE, role.value, role=role, name=name)
 
-    def _by_name(self, path: _Path, author: str) -> Iterator[_Path]:
-        """Read a name in the role's place, in a header that addresses no tool."""
-        tool = find_tool(author, self.tools)
-        answer = path._replace(role=Role.TOOL, name=tool.name if tool else author)
-        if path.recipient is not None or (path.channel is None and author in self.tools):
-            yield answer
-        elif path.channel is None:
-            yield answer.having(Edit.TOOL_UNKNOWN, author)
-        else:
-            path = path._replace(role=Role.ASSISTANT)
-            yield path.having(Edit.ROLE_UNKNOWN, author)
-            if tool is not None:
-                yield path.having(Edit.TOOL_AS_ROLE, author, recipient=tool.name)
-                if self.after_call:
-                    yield answer.having(Edit.TOOL_ANSWERS, author)
-
-    def _is_callable(self, recipient: str | None) -> bool:
-        if recipient is None or recipient in ROLES:
-            return False
-        return find_tool(recipient, self.tools) is not None
-
     def _with_channel(self, path: _Path) -> tuple[_Path, Header]:
         recipient, channel = path.recipient, path.channel
-        is_call = path.role is Role.ASSISTANT and recipient is not None and recipient not in ROLES
+        is_call = path.role is Role.ASSISTANT and recipient not in (None, *ROLES)
         if is_call and self.tools and recipient not in self.tools:
             path = path.having(Edit.TOOL_UNDECLARED)
         if channel is None and path.role is Role.ASSISTANT:
-            lost = {Kind.EMPTY_CHANNEL, Kind.UNKNOWN_CHANNEL}
+            lost = {Kind.EMPTY_CHANNEL, Kind.UNKNOWN_CHANNEL, Kind.HEADER_TEXT}
             if is_call:
                 channel = "commentary"
-            elif path.dirt or any(kind in lost for kind, _ in path.notes):
+            elif any(edit.value.kind in lost for edit, _ in path.made):
                 channel = "final"
         elif is_call and channel == "final":
             path, channel = path.having(Edit.CALL_ON_FINAL, channel), "commentary"
@@ -456,11 +400,9 @@ def _best(ends: list[_End]) -> tuple[Reading, int | None]:
     path, header, body = best
     others = (end.path.cost for end in ends if end[1:] != best[1:])
     margin = round(min(others, default=path.cost + MOST_MARGIN) - path.cost, 6)
-    notes = path.notes
-    if path.dirt:
-        notes = (*notes, (Kind.HEADER_TEXT, " ".join(path.dirt)))
+    edits = tuple(edit for edit, _ in path.made)
     is_certain = path.channel in CHANNELS or header.recipient is not None
-    reading = Reading(header, notes, path.edits, round(path.cost, 6), margin, "", is_certain)
+    reading = Reading(header, path.notes, edits, round(path.cost, 6), margin, "", is_certain)
     return reading, body
 
 
@@ -509,7 +451,7 @@ def _read_header(
     last = reader.paths(words[:MOST_WORDS])[-1]
     if rest := words[MOST_WORDS:]:
         prose = " ".join(word.text for word in rest)
-        last = [path.having(Edit.DROP_PROSE, prose) for path in last]
+        last = [path.having(Edit.DROP_WORD, prose) for path in last]
     reading, _ = _best([_End(*whole) for path in last for whole in reader.ended(path)])
     if reading.cost > COST[Edit.BODY_BEFORE_MARKER]:
         begun = read_unfinished(pieces, role, tools, after_call=after_call)
@@ -545,9 +487,9 @@ def read_unfinished(
         for path in paths:
             with_body = _with_body(path, words[index], pieces)
             found += [_End(*whole, index) for whole in reader.ended(with_body)]
-    if len(words) <= MOST_WORDS and not (words and words[-1].text == "{"):
+    if len(words) <= MOST_WORDS:
         for path in steps[-1]:
-            if path.dirt:
+            if any(edit.value.kind is Kind.HEADER_TEXT for edit, _ in path.made):
                 path = path.having(Edit.BODY_MISSING)
             found += [_End(*whole) for whole in reader.ended(path)]
     reading, start = _best(found)
@@ -571,24 +513,20 @@ def _with_body(path: _Path, word: Word, pieces: Sequence[Piece]) -> _Path:
     text = word.text
     if text == "{":
         return path
-    is_typed = path.content_type is not None and path.content_type.endswith(TYPES)
-    if pieces[word.piece].marker == CONSTRAIN and not is_typed:
-        path = path.having(Edit.BODY_AFTER_TYPE_MARKER)
+    if pieces[word.piece].marker == CONSTRAIN and path.content_type is None:
+        path = path.having(Edit.BODY_HAS_MARKERS)
     signs = not any(map(str.isalnum, text))
-    belongs_to_header = (
+    begins_oddly = (
         text.startswith("to=")
         or (signs and word.following.startswith("to="))
         or (text in CHANNELS and (path.channel is None or word.glued or word.marker == CHANNEL))
         or (text in ROLES and before.is_empty)
+        or text.strip("?") == ""
     )
-    if belongs_to_header:
-        path = path.having(Edit.BODY_HAS_HEADER_WORD)
-    if path.recipient is not None and not (signs and word.glued):
-        path = path.having(Edit.BODY_OF_CALL_IS_PROSE)
-    else:
-        path = path.having(Edit.BODY_IS_PROSE)
-    if text.strip("?") == "":
-        path = path.having(Edit.BODY_OF_SIGNS)
+    if begins_oddly:
+        path = path.having(Edit.BODY_BEGINS_ODDLY)
     if word.glued and text[:1].islower():
         path = path.having(Edit.BODY_INSIDE_WORD)
+    if path.recipient is not None and not (signs and word.glued):
+        path = path.having(Edit.BODY_OF_CALL_IS_PROSE)
     return path

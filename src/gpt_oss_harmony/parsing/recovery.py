@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["DamagedHeader", "Recovery", "RecoveryKind"]
+__all__ = ["WITHOUT_UNMARKED_CALLS", "DamagedHeader", "Recovery", "RecoveryKind"]
 
 
 class RecoveryKind(str, Enum):
@@ -80,6 +80,11 @@ class RecoveryKind(str, Enum):
     """A token id is outside the vocabulary. It is left out."""
     INVALID_UTF8 = "invalid-utf8"
     """Bytes are not UTF-8. They are replaced by U+FFFD, as in strict mode."""
+
+
+WITHOUT_UNMARKED_CALLS = frozenset(RecoveryKind) - {RecoveryKind.UNMARKED_CALL}
+"""The repairs of programs that run calls: text without any special token is never a call, because
+a model may only repeat what it has read."""
 
 
 class Recovery(NamedTuple):

@@ -68,14 +68,29 @@ class TokenSequence:
 
     @classmethod
     def of_prompt(
-        cls, conversation: Conversation, options: TrainingOptions | None = None
+        cls,
+        conversation: Conversation,
+        options: TrainingOptions | None = None,
+        *,
+        continue_last: bool = False,
     ) -> TokenSequence:
-        """Render a conversation as the prompt for the assistant's next message."""
+        """Render a conversation as the prompt for the assistant's next message.
+
+        With `continue_last`, the model goes on writing the last message, which must be the
+        assistant's. Only the tokens that it adds are sampled ones, and `messages` has the whole
+        message after `add_sampled`.
+        """
         options = options or TrainingOptions()
-        kept = kept_in_prompt(conversation.messages, range(len(conversation.messages)), options)
-        chosen = [conversation.messages[index] for index in kept]
+        messages = conversation.messages
+        begun = messages[-1:] if continue_last else []
+        if continue_last and [message.author.role for message in begun] != [Role.ASSISTANT]:
+            raise ConversationError("only a last message by the assistant can be continued")
+        ended = messages[: len(messages) - len(begun)]
+        chosen = [ended[index] for index in kept_in_prompt(ended, range(len(ended)), options)]
         empty = cls([], [], [], options)
-        return empty._with_messages(chosen, empty._rendered(chosen))._with_opening()
+        rendered = empty._rendered([*chosen, *begun])
+        prompt = empty._with_messages(chosen, rendered[: len(chosen)])
+        return prompt._with_tokens(rendered[-1][:-1]) if begun else prompt._with_opening()
 
     @property
     def messages(self) -> list[Message]:
@@ -105,8 +120,9 @@ class TokenSequence:
         encoding = load_harmony_encoding("HarmonyGptOss")
         tools = declared_tools(self.messages)
         parser = StreamableParser(encoding, Role.ASSISTANT, strict=False, tools=tools)
-        ends = list(_ends(parser, tokens))
         start = self.runs[-1].end if self.runs else 0  # the opening belongs to the first message
+        parser.process_many(self.input_ids[start + len(OPENING) :])  # of a message to continue
+        ends = list(_ends(parser, tokens))
         first = len(self.input_ids)
         runs: list[_Run] = []
         for message, end in zip(parser.messages, ends, strict=True):

@@ -6,6 +6,8 @@ checks the values of keywords, and notes keywords that no grammar can enforce as
 
 from __future__ import annotations
 
+import difflib
+import json
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -70,8 +72,9 @@ def read_constraints(
             schema = {name: value for name, value in schema.items() if name != keyword}
     if "type" in schema:
         names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        if any(name != "integer" and name not in TYPES for name in names):
-            report(_invalid(read, "type", "names of types"))
+        wrong = [name for name in names if name != "integer" and name not in TYPES]
+        if wrong:
+            report(_wrong_type(read, wrong[0]))
         else:
             read.whole = "integer" in names and "number" not in names
             read.types = frozenset("number" if name == "integer" else str(name) for name in names)
@@ -155,6 +158,14 @@ def _invalid(read: Constraints, keyword: str, expected: str) -> GrammarError:
         remedy = "write the bound itself, or name draft 4 in $schema, in which true is allowed"
     problem = f"the keyword takes {expected}"
     return GrammarError(problem, remedy=remedy, pointer=read.pointer_to(keyword))
+
+
+def _wrong_type(read: Constraints, name: JsonValue) -> GrammarError:
+    known = sorted((*TYPES, "integer"))
+    close = difflib.get_close_matches(name.lower(), known, 1) if isinstance(name, str) else []
+    remedy = f'write "{close[0]}"' if close else f"write one of {', '.join(known)}"
+    problem = f"{json.dumps(name)[:100]} is not the name of a type"
+    return GrammarError(problem, remedy=remedy, pointer=read.pointer_to("type"))
 
 
 def _read_numbers(read: Constraints, schema: Schema, report: Report) -> None:

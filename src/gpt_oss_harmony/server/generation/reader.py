@@ -11,7 +11,7 @@ from ...conversation.messages import Message, Role
 from ...encoding import load_harmony_encoding
 from ...engines.engine import FinishReason, SampledToken
 from ...parsing.parser import StreamableParser
-from ...parsing.recovery import RecoveryKind
+from ...parsing.recovery import WITHOUT_UNMARKED_CALLS
 from ...parsing.state import ContentDelta, StreamState
 from ...sampled_messages import with_sampled_tokens
 from ...tokens.special_tokens import FIRST_SPECIAL
@@ -29,10 +29,6 @@ from .stop_texts import StopTexts
 __all__ = ["MessageBody", "TurnReader"]
 
 
-_REPAIRS = frozenset(RecoveryKind) - {RecoveryKind.UNMARKED_CALL}
-"""A server may execute calls, so text without any special token is never one."""
-
-
 class TurnReader:
     """Reads one turn token by token; `is_over` is true after the last token or a stop text.
 
@@ -48,7 +44,7 @@ class TurnReader:
             Role.ASSISTANT,
             strict=False,
             tools=request.tools,
-            repairs=_REPAIRS,
+            repairs=WITHOUT_UNMARKED_CALLS,
         )
         self._stop = request.stop
         self._prompt_length = prompt_length
