@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, Row, and_, insert, or_, select, union, update
 
-from .claims import Claim, take_claims
+from .claims import Claim, Claims
 from .conversations import append_items, conversation_length
 from .database import Database
 from .errors import NotFoundError
@@ -102,10 +102,13 @@ class _Belonging(NamedTuple):
 class Responses:
     """The responses in a database, for one server; `Store` makes it."""
 
-    def __init__(self, database: Database, server: ServerClock, quota: Quota) -> None:
+    def __init__(
+        self, database: Database, server: ServerClock, quota: Quota, claims: Claims
+    ) -> None:
         self._database = database
         self._server = server
         self._quota = quota
+        self._claims = claims
 
     def begin(self, response: NewResponse) -> None:
         """Store a new response and its input.
@@ -119,16 +122,10 @@ class Responses:
             response.owner, size_of(response.body, *(item.item for item in response.input))
         )
         previous = response.previous_response_id
-        with self._database.writing() as connection:
-            take_claims(
-                self._database,
-                connection,
-                response.claims,
-                response.owner,
-                response.id,
-                response.expires_at,
-                self._server.now(),
-            )
+        taken = self._claims.taken(
+            response.claims, response.owner, response.id, response.expires_at
+        )
+        with taken, self._database.writing() as connection:
             if previous is not None:
                 is_visible = visible_to(response.owner, self._server.now(), previous)
                 query = select(responses.c.id).where(is_visible)
