@@ -217,17 +217,17 @@ def _services(
 def _api_routes() -> list[BaseRoute]:
     """Return the routes of the APIs; their models are built once for all applications."""
     api = APIRouter(responses=ERROR_RESPONSES)
-    for router in (
+    for router in (  # the first are found fastest
         chat_router,
-        stored_chat_router,
         completions_router,
         messages_router,
+        responses_router,
+        websocket_router,
+        stored_chat_router,
         tokens_router,
         plain_tokens_router,
         models_router,
         health_router,
-        responses_router,
-        websocket_router,
         conversations_router,
         containers_router,
         files_router,

@@ -6,9 +6,11 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, Row, and_, insert, or_, select, union, update
+from sqlalchemy import Connection, Row, and_, bindparam, insert, or_, select, union, update
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from .claims import Claim, Claims
 from .conversations import append_items, conversation_length
@@ -34,6 +36,7 @@ from .tool_sessions import StoredSession, insert_sessions, replace_sessions
 
 __all__ = ["NewResponse", "Responses", "StoredResponse"]
 
+_NEW = insert(responses)
 _RUNNING = ("queued", "in_progress")
 _LOST = {
     "code": "server_error",
@@ -148,7 +151,7 @@ class Responses:
                 "deleted": False,
                 "body": dict(response.body),
             }
-            connection.execute(insert(responses), values)  # its SQL is written only once
+            connection.execute(_NEW, values)
             _insert(connection, response.id, "input", response.input)
 
     def update(self, id: str, status: str, body: Mapping[str, Any]) -> bool:
@@ -293,13 +296,9 @@ class Responses:
 
     def _change(self, connection: Connection, id: str, **values: Any) -> _Belonging | None:
         """Change a response of this server; return its conversation and owner."""
-        # A response that another server failed by mistake is still this server's.
-        is_open = or_(responses.c.status.in_(_RUNNING), responses.c.server_id == self._server.id)
-        selected = and_(responses.c.id == id, responses.c.deleted.is_(False), is_open)
-        if connection.execute(update(responses).where(selected).values(values)).rowcount == 0:
-            return None
-        query = select(responses.c.conversation_id, responses.c.owner).where(responses.c.id == id)
-        return _Belonging(*connection.execute(query).one())
+        which = {"this_id": id, "this_server": self._server.id}
+        row = connection.execute(_change(*values), {**which, **values}).first()
+        return None if row is None else _Belonging(*row)
 
     def _visible(self, connection: Connection, id: str, owner: str) -> Row[Any]:
         columns = [column for column in responses.c if column.name != "events"]
@@ -308,6 +307,17 @@ class Responses:
         if row is None:
             raise NotFoundError("response", id)
         return row
+
+
+@cache
+def _change(*columns: str) -> ReturningUpdate[Any]:
+    """Write these columns of a response of a server; built once, because building takes long."""
+    # A response that another server failed by mistake is still this server's.
+    is_own = responses.c.server_id == bindparam("this_server")
+    is_open = or_(responses.c.status.in_(_RUNNING), is_own)
+    selected = and_(responses.c.id == bindparam("this_id"), responses.c.deleted.is_(False), is_open)
+    change = update(responses).where(selected).values({name: bindparam(name) for name in columns})
+    return change.returning(responses.c.conversation_id, responses.c.owner)
 
 
 def _insert(
