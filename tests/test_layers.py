@@ -114,7 +114,8 @@ SERVER = """
     telemetry unknown_fields
     exporters services
     limited_route observation health tools
-    generation models files usage
+    generation models repeated_requests usage
+    files
     responses chat containers
     completions conversations messages tokens
     app workers

@@ -81,14 +81,15 @@ def _tags(document: Json) -> Iterable[str]:
 def _endpoint(title: str, operation: Json, document: Json) -> Iterator[str]:
     yield f"### `{title}`\n"
     yield from _paragraphs(operation)
-    parameters = [p for p in operation.get("parameters", ()) if p["in"] != "path"]
-    yield from _table(
-        [
-            (p["name"], p["schema"], p.get("required", False), p.get("description", ""))
-            for p in parameters
-        ],
-        "Query parameter",
-    )
+    for place, title in (("query", "Query parameter"), ("header", "Header")):
+        parameters = [p for p in operation.get("parameters", ()) if p["in"] == place]
+        yield from _table(
+            [
+                (p["name"], p["schema"], p.get("required", False), p.get("description", ""))
+                for p in parameters
+            ],
+            title,
+        )
     for kind, content in operation.get("requestBody", {}).get("content", {}).items():
         if kind == "application/json":
             yield f"Body: {_type(content['schema'])}.\n"

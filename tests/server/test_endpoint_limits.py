@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from starlette.routing import BaseRoute
 from starlette.testclient import WebSocketDenialResponse
 
-from gpt_oss_harmony.server import Settings, create_app, services
+from gpt_oss_harmony.server import Settings, app, create_app
 from gpt_oss_harmony.server.auth.api_keys import ApiKeys
 from gpt_oss_harmony.server.pools import FairPool
 from gpt_oss_harmony.server.responses import plan
@@ -211,5 +211,5 @@ def test_the_quotas_are_those_of_the_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "server.md").read_text(
         encoding="utf-8"
     )
-    assert f"{services._SOCKETS} WebSockets" in page
-    assert f"{16 * services._LARGE_REQUESTS} MiB" in page
+    assert f"{app._SOCKETS} WebSockets" in page
+    assert f"{16 * app._LARGE_REQUESTS} MiB" in page

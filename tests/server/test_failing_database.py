@@ -74,7 +74,7 @@ def test_a_database_that_fails_is_in_the_log_and_in_ready(
     caplog.set_level(logging.WARNING, "gpt_oss_harmony")
     app = create_app(ScriptedEngine(TEXT, TEXT, TEXT), Settings(database=str(path)))
     with LocalClient(app, raise_server_exceptions=False) as client:
-        store: Store = app.state.services.store
+        store: Store = app.state.services.store.blocking
         assert client.get("/ready").status_code == 200
         with breaking(path, store):
             # Some pages may be free, so that a small write still fits.

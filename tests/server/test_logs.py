@@ -166,10 +166,10 @@ def test_nothing_that_was_said_is_logged(monkeypatch: pytest.MonkeyPatch) -> Non
         services = client.app.state.services  # type: ignore[attr-defined]
 
         def fail(*_: Any, **__: Any) -> None:
-            with services.store._database.writing() as connection:
+            with services.store.blocking._database.writing() as connection:
                 connection.exec_driver_sql("INSERT INTO nowhere VALUES (?)", (SECRET,))
 
-        monkeypatch.setattr(services.store.responses, "finish", fail)
+        monkeypatch.setattr(services.store.blocking.responses, "finish", fail)
         engine.completions.append(said(SECRET))
         lost = client.post(PATH, json=body)
         assert lost.status_code == 503, lost.text

@@ -153,7 +153,7 @@ class Response(BaseModel):
         # The client's values are already JSON, and may be nested more deeply than pydantic allows.
         return {
             name: value.model_dump() if isinstance(value, BaseModel) else value
-            for name, value in self
+            for name, value in vars(self).items()
         }
 
 
@@ -179,7 +179,7 @@ def response_of(
     settings = request.sampling(sampling)
     conversation = request.conversation
     reasoning = request.reasoning or ReasoningSettings()
-    body = {**dict(request), "reasoning": reasoning.model_dump()}
+    body = {**vars(request), "reasoning": reasoning.model_dump()}
     model_effort = requested_effort(JsonField(body), effort)
     text = request.text or TextSettings()
     text_format = text.format or {"type": "text"}

@@ -189,7 +189,7 @@ def turn_of_chat(
 def _body(request: ResponsesRequest | ChatRequest) -> dict[str, Any]:
     """Return the fields of a request, with `reasoning` as JSON."""
     reasoning = request.reasoning
-    return {**dict(request), "reasoning": None if reasoning is None else reasoning.model_dump()}
+    return {**vars(request), "reasoning": None if reasoning is None else reasoning.model_dump()}
 
 
 def _turn(

@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,14 +28,18 @@ from ..grammar.token_table import token_table
 from ..inspector import LiveModel, Run, inspector_routes
 from ..tools.tool import Tool
 from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options
+from .admission import Admission
 from .auth.api_keys import ApiKeys, counted
+from .auth.limits import KeyLimiter, Quota, SharedKeyLimiter
 from .chat.routes import router as chat_router
 from .chat.stored import router as stored_chat_router
-from .cluster.hub import Worker
+from .cluster.hub import HubAdmission, Worker
+from .cluster.peers import Channel, Peers, PostgresChannel, SocketChannel
 from .completions.routes import router as completions_router
 from .containers import router as containers_router
 from .conversations import router as conversations_router
 from .encryption import ItemCipher
+from .file_texts import FileTexts
 from .files import router as files_router
 from .health import router as health_router
 from .http.errors import (
@@ -47,16 +51,21 @@ from .http.errors import (
 )
 from .http.requests import DecodedBodies, RequestSizeLimit, cancel_all
 from .limited_route import in_pool
+from .live_responses import LiveResponses, answer_peer
 from .messages.routes import router as messages_router
+from .metrics import Metrics
 from .models import router as models_router
 from .observation import RequestObserver
+from .pools import Pools
 from .responses.routes import router as responses_router
 from .responses.websocket import router as websocket_router
 from .services import Services, services_of
 from .settings import Settings
 from .store import Store, StoreError
+from .stored import AsyncStore
 from .tokens import plain_router as plain_tokens_router
 from .tokens import router as tokens_router
+from .unknown_fields import UnknownFields
 from .usage import router as usage_router
 
 if TYPE_CHECKING:
@@ -71,6 +80,8 @@ _MAINTENANCE_INTERVAL = 60  # seconds
 _LEASE_INTERVAL = 3  # seconds between checks for servers that have died
 _CLOSING_SECONDS = 5  # in which clients can read that their request was cancelled
 _SWITCH_INTERVAL = 0.001  # seconds that a thread may keep the event loop waiting
+_LARGE_REQUESTS = 8  # of the largest size that one key may have at a time
+_SOCKETS = 256  # the most open WebSockets of one key
 _BACKLOG = 2048  # connections that wait to be accepted
 _SIGNAL_INTERVAL = 0.1  # seconds between checks for a second signal
 
@@ -115,7 +126,7 @@ def create_app(
             await asyncio.to_thread(store.start_serving)
             path = settings.key_file
             cipher = ItemCipher.with_new_key() if path is None else ItemCipher.from_file(path)
-            services = Services(engine, settings, store, cipher, by_name, worker, telemetry)
+            services = _services(engine, settings, store, cipher, by_name, worker, telemetry)
             app.state.services = services
             store.quota.on_refusal = services.metrics.storage_refusals.inc
             await asyncio.to_thread(_prepare_tables, grammar=settings.grammar)
@@ -161,21 +172,62 @@ def create_app(
     return app
 
 
+def _services(
+    engine: Engine,
+    settings: Settings,
+    store: Store,
+    cipher: ItemCipher,
+    tools: Mapping[str, Tool[Any]],
+    worker: Worker | None,
+    telemetry: Telemetry | None,
+) -> Services:
+    """Make what the routes share."""
+    pools, metrics, live_responses = Pools(), Metrics(), LiveResponses()
+    channel: Channel | None = None
+    if store.postgres_url is not None:
+        channel = PostgresChannel(store.postgres_url, store.server_id)
+    elif worker is not None:
+        channel = SocketChannel(worker.folder, store.server_id)
+    # Through a channel are other servers, which may get requests with the same keys.
+    shared = channel is not None
+    admission = Admission(settings.max_running, settings.max_waiting)
+    async_store = AsyncStore(store, pools.store)
+    return Services(
+        engine=engine,
+        settings=settings,
+        store=async_store,
+        cipher=cipher,
+        tools=tools,
+        keys=ApiKeys(store.keys, settings.api_keys),
+        pools=pools,
+        limiter=SharedKeyLimiter(store.key_requests, pools.keys) if shared else KeyLimiter(),
+        admission=admission if worker is None else HubAdmission(worker),
+        live_responses=live_responses,
+        file_texts=FileTexts(async_store, pools.encoding),
+        peers=Peers(store.server_id, channel, partial(answer_peer, live_responses)),
+        metrics=metrics,
+        unknown_fields=UnknownFields(metrics, settings.unknown_fields),
+        request_bytes=Quota(_LARGE_REQUESTS * settings.max_request_bytes, "bytes of requests"),
+        sockets=Quota(_SOCKETS, "WebSockets"),
+        telemetry=telemetry,
+    )
+
+
 @functools.cache
 def _api_routes() -> list[BaseRoute]:
     """Return the routes of the APIs; their models are built once for all applications."""
     api = APIRouter(responses=ERROR_RESPONSES)
-    for router in (
+    for router in (  # the first are found fastest
         chat_router,
-        stored_chat_router,
         completions_router,
         messages_router,
+        responses_router,
+        websocket_router,
+        stored_chat_router,
         tokens_router,
         plain_tokens_router,
         models_router,
         health_router,
-        responses_router,
-        websocket_router,
         conversations_router,
         containers_router,
         files_router,
@@ -193,8 +245,8 @@ def _prepare_tables(*, grammar: bool) -> None:
 
 
 def _maintain(services: Services) -> None:
-    services.store.maintain()
-    services.metrics.database_bytes.set(services.store.size())
+    services.store.blocking.maintain()
+    services.metrics.database_bytes.set(services.store.blocking.size())
 
 
 async def _repeat(upkeep: Callable[[], object], seconds: float) -> None:

@@ -7,6 +7,7 @@ put files into it, and name it in requests.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Query, Request, UploadFile
@@ -20,9 +21,10 @@ from .files import CONTENT, download, plain_name
 from .http.errors import ApiError
 from .http.json import ListPage, list_json
 from .identifiers import new_id
-from .limited_route import LimitedRoute, in_pool
+from .limited_route import LimitedRoute
+from .repeated_requests import IdempotencyKey, stored_once
 from .services import services_of
-from .store import ContainerFile, Order, StoredContainer, UploadedFile
+from .store import ContainerFile, Order, Store, StoredContainer, UploadedFile
 
 __all__ = ["router"]
 
@@ -107,7 +109,7 @@ class DeletedContainedFile(TypedDict):
 
 @router.post("")
 async def create(
-    body: ContainerRequest, request: Request, caller: AuthenticatedCaller
+    body: ContainerRequest, request: Request, caller: AuthenticatedCaller, key: IdempotencyKey
 ) -> Container:
     """Make a container, with copies of files."""
     services, owner = services_of(request), caller.owner
@@ -124,12 +126,16 @@ async def create(
     )
     copies = {id: new_id("cfile") for id in body.file_ids or ()}
 
-    def make() -> None:
-        _check_room(sum(services.store.uploads.get(id, owner).size for id in copies))
-        services.store.containers.add(container, copies)
+    def store(rows: Store) -> StoredContainer:
+        _check_room(sum(rows.uploads.get(id, owner).size for id in copies))
+        rows.containers.add(container, copies)
+        return container
 
-    await in_pool(request, services.pools.store, owner, make)
-    return _container_json(container)
+    def find(rows: Store, id: str) -> StoredContainer:
+        return rows.containers.get(id, owner)
+
+    claims = partial(key.claims, body)
+    return _container_json(await stored_once(services, owner, claims, container.id, store, find))
 
 
 @router.get("")
@@ -142,16 +148,8 @@ async def list_containers(
     name: str | None = None,
 ) -> ListPage[Container]:
     """List the containers that clients made or put files into."""
-    services, owner = services_of(request), caller.owner
-    page = await services.pools.store.run(
-        owner,
-        services.store.containers.page,
-        owner,
-        after=after,
-        limit=limit,
-        order=order,
-        name=name,
-    )
+    containers = services_of(request).store.containers
+    page = await containers.page(caller.owner, after=after, limit=limit, order=order, name=name)
     data = [_container_json(container) for container in page.containers]
     return list_json(data, has_more=page.has_more)
 
@@ -159,9 +157,8 @@ async def list_containers(
 @router.get("/{container_id}")
 async def retrieve(container_id: str, request: Request, caller: AuthenticatedCaller) -> Container:
     """Describe a container."""
-    services, owner = services_of(request), caller.owner
-    get = services.store.containers.get
-    return _container_json(await services.pools.store.run(owner, get, container_id, owner))
+    containers = services_of(request).store.containers
+    return _container_json(await containers.get(container_id, caller.owner))
 
 
 @router.delete("/{container_id}")
@@ -169,8 +166,7 @@ async def delete(
     container_id: str, request: Request, caller: AuthenticatedCaller
 ) -> DeletedContainer:
     """Delete a container with its files."""
-    services, owner = services_of(request), caller.owner
-    await services.pools.store.run(owner, services.store.containers.delete, container_id, owner)
+    await services_of(request).store.containers.delete(container_id, caller.owner)
     return {"id": container_id, "object": "container.deleted", "deleted": True}
 
 
@@ -179,6 +175,7 @@ async def create_file(
     container_id: str,
     request: Request,
     caller: AuthenticatedCaller,
+    key: IdempotencyKey,
     file: UploadFile | None = None,
     file_id: Annotated[str | None, Form()] = None,
 ) -> ContainedFile:
@@ -190,24 +187,26 @@ async def create_file(
     if (file is None) == (file_id is None):
         problem = "send either a file, as multipart/form-data, or a file_id"
         raise ApiError(400, problem, param="file", code="invalid_value")
-    store, id = services.store, new_id("cfile")
+    id = new_id("cfile")
     data = b"" if file is None else await file.read()
     name = "" if file is None else plain_name(file.filename)
 
-    def put() -> UploadedFile:
-        size = len(data) if file_id is None else store.uploads.get(file_id, owner).size
-        _check_room(size + sum(other.size for other in store.containers.files(container_id, owner)))
+    def store(rows: Store) -> ContainerFile:
+        size = len(data) if file_id is None else rows.uploads.get(file_id, owner).size
+        _check_room(size + sum(other.size for other in rows.containers.files(container_id, owner)))
         if file_id is not None:
-            return store.containers.copy_file(container_id, owner, file_id, id)
-        now = int(time.time())
-        added = UploadedFile(id, owner, container_id, "", name, size, now, None)
-        store.containers.add_file(added, data)
-        return added
+            rows.containers.copy_file(container_id, owner, file_id, id)
+        else:
+            now = int(time.time())
+            added = UploadedFile(id, owner, container_id, "", name, size, now, None)
+            rows.containers.add_file(added, data)
+        return rows.files.get(container_id, id, owner)
 
-    added = await in_pool(request, services.pools.store, owner, put)
-    return _file_json(
-        ContainerFile(id, container_id, added.filename, "", added.size, added.created_at, "user")
-    )
+    def find(rows: Store, id: str) -> ContainerFile:
+        return rows.files.get(container_id, id, owner)
+
+    claims = partial(key.claims, file_id, name, data)
+    return _file_json(await stored_once(services, owner, claims, id, store, find))
 
 
 @router.get("/{container_id}/files")
@@ -220,19 +219,10 @@ async def list_files(
     order: Order = "desc",
 ) -> ListPage[ContainedFile]:
     """List the files of the code and of the client, except those of deleted responses."""
-    services, owner = services_of(request), caller.owner
-    page = await services.pools.store.run(
-        owner,
-        services.store.files.page,
-        container_id,
-        owner,
-        after=after,
-        limit=limit,
-        order=order,
-    )
+    store, owner = services_of(request).store, caller.owner
+    page = await store.files.page(container_id, owner, after=after, limit=limit, order=order)
     if not page.files:  # of a container without files, not of another key's
-        get = services.store.containers.get
-        await services.pools.store.run(owner, get, container_id, owner)
+        await store.containers.get(container_id, owner)
     return list_json([_file_json(file) for file in page.files], has_more=page.has_more)
 
 
@@ -241,9 +231,8 @@ async def retrieve_file(
     container_id: str, file_id: str, request: Request, caller: AuthenticatedCaller
 ) -> ContainedFile:
     """Describe a file."""
-    services, owner = services_of(request), caller.owner
-    get = services.store.files.get
-    return _file_json(await services.pools.store.run(owner, get, container_id, file_id, owner))
+    files = services_of(request).store.files
+    return _file_json(await files.get(container_id, file_id, caller.owner))
 
 
 @router.delete("/{container_id}/files/{file_id}")
@@ -251,9 +240,8 @@ async def delete_file(
     container_id: str, file_id: str, request: Request, caller: AuthenticatedCaller
 ) -> DeletedContainedFile:
     """Delete a file. Code that ran in the container keeps the copy in its folder."""
-    services, owner = services_of(request), caller.owner
-    remove = services.store.containers.delete_file
-    await services.pools.store.run(owner, remove, container_id, owner, file_id)
+    containers = services_of(request).store.containers
+    await containers.delete_file(container_id, caller.owner, file_id)
     return {"id": file_id, "object": "container.file.deleted", "deleted": True}
 
 
@@ -262,10 +250,9 @@ async def content(
     container_id: str, file_id: str, request: Request, caller: AuthenticatedCaller
 ) -> Response:
     """Download a file."""
-    services, owner = services_of(request), caller.owner
-    files, pool = services.store.files, services.pools.store
-    file = await pool.run(owner, files.get, container_id, file_id, owner)
-    data = await pool.run(owner, files.data, container_id, file_id, owner)
+    files, owner = services_of(request).store.files, caller.owner
+    file = await files.get(container_id, file_id, owner)
+    data = await files.data(container_id, file_id, owner)
     return download(file.path.rpartition("/")[2], data)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -19,12 +21,12 @@ from .auth.api_keys import AuthenticatedCaller
 from .encryption import OwnerCipher
 from .file_texts import without_read_text
 from .http.json import JsonResponse
-from .http.large_json import large_json_response
 from .identifiers import new_id
 from .limited_route import LimitedRoute, in_pool, written
+from .repeated_requests import IdempotencyKey, stored_once
 from .responses.history import history_items, new_items, page_json, with_stored_items
 from .services import Services, services_of
-from .store import Conversation, NewItem, Order, Page, StoredItem
+from .store import Conversation, NewItem, Order, Page, Store, StoredItem
 
 __all__ = ["router"]
 
@@ -79,7 +81,7 @@ def read_items(
 
 @router.post("")
 async def create(
-    body: ConversationRequest, request: Request, caller: AuthenticatedCaller
+    body: ConversationRequest, request: Request, caller: AuthenticatedCaller, key: IdempotencyKey
 ) -> Response:
     """Begin a conversation."""
     services = services_of(request)
@@ -89,15 +91,24 @@ async def create(
     given = body.items or []
     given = await services.file_texts.in_items(owner, given, "items") or given
     items = await in_pool(request, pool, owner, read_items, services, owner, given)
-    await services.stored.conversations.create(conversation, items)
-    return JsonResponse(_conversation_json(conversation))
+
+    def store(rows: Store) -> Conversation:
+        rows.conversations.create(conversation, items)
+        return conversation
+
+    def find(rows: Store, id: str) -> Conversation:
+        return rows.conversations.get(id, owner)
+
+    claims = partial(key.claims, body)
+    made = await stored_once(services, owner, claims, conversation.id, store, find)
+    return JsonResponse(_conversation_json(made))
 
 
 @router.get("/{conversation_id}")
 async def retrieve(conversation_id: str, request: Request, caller: AuthenticatedCaller) -> Response:
     """Read a conversation, without its items."""
     services = services_of(request)
-    conversation = await services.stored.conversations.get(conversation_id, caller.owner)
+    conversation = await services.store.conversations.get(conversation_id, caller.owner)
     return JsonResponse(_conversation_json(conversation))
 
 
@@ -107,7 +118,7 @@ async def update(
 ) -> Response:
     """Replace the metadata."""
     services, owner = services_of(request), caller.owner
-    change = services.stored.conversations.update
+    change = services.store.conversations.update
     changed = await change(conversation_id, owner, body.metadata or {})
     return JsonResponse(_conversation_json(changed))
 
@@ -118,27 +129,36 @@ async def delete(
 ) -> dict[str, Any]:
     """Delete a conversation and its items; its responses stay."""
     services = services_of(request)
-    await services.stored.conversations.delete(conversation_id, caller.owner)
+    await services.store.conversations.delete(conversation_id, caller.owner)
     return {"id": conversation_id, "object": "conversation.deleted", "deleted": True}
 
 
 @router.post("/{conversation_id}/items")
 async def create_items(
-    conversation_id: str, body: ItemsRequest, request: Request, caller: AuthenticatedCaller
+    conversation_id: str,
+    body: ItemsRequest,
+    request: Request,
+    caller: AuthenticatedCaller,
+    key: IdempotencyKey,
 ) -> Response:
     """Add items at the end."""
-    services = services_of(request)
-    conversations = services.store.conversations
-    given = await services.file_texts.in_items(caller.owner, body.items, "items") or body.items
+    services, owner, pool = services_of(request), caller.owner, services_of(request).pools.encoding
+    given = await services.file_texts.in_items(owner, body.items, "items") or body.items
+    before = await services.store.conversations.items(conversation_id, owner)
+    added = await in_pool(request, pool, owner, read_items, services, owner, given, before)
 
-    def add() -> Response:
-        before = conversations.items(conversation_id, caller.owner)
-        added = read_items(services, caller.owner, given, before)
-        conversations.add_items(conversation_id, caller.owner, added)
-        items = tuple(StoredItem(item.id, dict(item.item)) for item in added)
-        return large_json_response(page_json(Page(items, has_more=False)))
+    def store(rows: Store) -> list[StoredItem]:
+        rows.conversations.add_items(conversation_id, owner, added)
+        return [StoredItem(item.id, dict(item.item)) for item in added]
 
-    return await in_pool(request, services.pools.encoding, caller.owner, add)
+    def find(rows: Store, ids: str) -> list[StoredItem]:
+        get = rows.conversations.get_item
+        return [get(conversation_id, owner, id) for id in json.loads(ids)]
+
+    claims = partial(key.claims, body)
+    ids = json.dumps([item.id for item in added])
+    items = await stored_once(services, owner, claims, ids, store, find)
+    return await written(request, owner, page_json(Page(tuple(items), has_more=False)))
 
 
 @router.get("/{conversation_id}/items")
@@ -152,7 +172,7 @@ async def list_items(
 ) -> Response:
     """List the items."""
     services, owner = services_of(request), caller.owner
-    page = await services.stored.conversations.list_items(
+    page = await services.store.conversations.list_items(
         conversation_id, owner, after=after, limit=limit, order=order
     )
     return await written(request, owner, page_json(page))
@@ -164,7 +184,7 @@ async def retrieve_item(
 ) -> Response:
     """Read one item."""
     services, owner = services_of(request), caller.owner
-    item = await services.stored.conversations.get_item(conversation_id, owner, item_id)
+    item = await services.store.conversations.get_item(conversation_id, owner, item_id)
     return await written(request, owner, without_read_text(item.item))
 
 
@@ -174,7 +194,7 @@ async def delete_item(
 ) -> Response:
     """Delete one item; return the conversation."""
     services = services_of(request)
-    remove = services.stored.conversations.delete_item
+    remove = services.store.conversations.delete_item
     conversation = await remove(conversation_id, caller.owner, item_id)
     return JsonResponse(_conversation_json(conversation))
 

@@ -43,8 +43,8 @@ class FileTexts:
     the process that reads it. All methods raise `ApiError`, which names the part.
     """
 
-    def __init__(self, stored: AsyncStore, pool: FairPool) -> None:
-        self._stored = stored
+    def __init__(self, store: AsyncStore, pool: FairPool) -> None:
+        self._store = store
         self._pool = pool
         self._turns = FairSemaphore(_AT_ONCE, lambda owner: _AT_ONCE - 1)
         self._texts = BoundedCache[str, str](_CACHED, len)
@@ -103,7 +103,7 @@ class FileTexts:
         return {**part, "file": {**file, **fields}} if file is nested else {**part, **fields}
 
     async def _upload(self, owner: str, id: str, path: str) -> tuple[str, bytes]:
-        uploads = self._stored.uploads
+        uploads = self._store.uploads
         try:
             return (await uploads.get(id, owner)).filename, await uploads.data(id, owner)
         except NotFoundError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import quote
 
@@ -14,9 +15,10 @@ from .auth.api_keys import AuthenticatedCaller
 from .http.errors import ApiError
 from .http.json import ListPage, list_json
 from .identifiers import new_id
-from .limited_route import LimitedRoute, in_pool
+from .limited_route import LimitedRoute
+from .repeated_requests import IdempotencyKey, stored_once
 from .services import services_of
-from .store import Order, UploadedFile
+from .store import Order, Store, UploadedFile
 
 __all__ = ["CONTENT", "download", "plain_name", "router"]
 
@@ -60,6 +62,7 @@ class DeletedFile(TypedDict):
 async def create(
     request: Request,
     caller: AuthenticatedCaller,
+    key: IdempotencyKey,
     file: UploadFile,
     purpose: Annotated[Purpose, Form()],
     anchor: Annotated[Literal["created_at"] | None, Form(alias="expires_after[anchor]")] = None,
@@ -84,8 +87,16 @@ async def create(
         created_at=now,
         expires_at=services.settings.expires_at(now) if seconds is None else now + seconds,
     )
-    await in_pool(request, services.pools.store, owner, services.store.uploads.add, uploaded, data)
-    return _file_json(uploaded)
+    claims = partial(key.claims, uploaded.filename, purpose, seconds, data)
+
+    def store(rows: Store) -> UploadedFile:
+        rows.uploads.add(uploaded, data)
+        return uploaded
+
+    def find(rows: Store, id: str) -> UploadedFile:
+        return rows.uploads.get(id, owner)
+
+    return _file_json(await stored_once(services, owner, claims, uploaded.id, store, find))
 
 
 @router.get("")
@@ -99,41 +110,30 @@ async def list_files(
 ) -> ListPage[File]:
     """List the files, except those of containers."""
     services, owner = services_of(request), caller.owner
-    page = await services.pools.store.run(
-        owner,
-        services.store.uploads.page,
-        owner,
-        after=after,
-        limit=limit,
-        order=order,
-        purpose=purpose,
-    )
+    uploads = services.store.uploads
+    page = await uploads.page(owner, after=after, limit=limit, order=order, purpose=purpose)
     return list_json([_file_json(file) for file in page.files], has_more=page.has_more)
 
 
 @router.get("/{file_id}")
 async def retrieve(file_id: str, request: Request, caller: AuthenticatedCaller) -> File:
     """Describe a file."""
-    services, owner = services_of(request), caller.owner
-    get = services.store.uploads.get
-    return _file_json(await services.pools.store.run(owner, get, file_id, owner))
+    return _file_json(await services_of(request).store.uploads.get(file_id, caller.owner))
 
 
 @router.delete("/{file_id}")
 async def delete(file_id: str, request: Request, caller: AuthenticatedCaller) -> DeletedFile:
     """Delete a file; copies in containers and the text in stored requests stay."""
-    services, owner = services_of(request), caller.owner
-    await services.pools.store.run(owner, services.store.uploads.delete, file_id, owner)
+    await services_of(request).store.uploads.delete(file_id, caller.owner)
     return {"id": file_id, "object": "file", "deleted": True}
 
 
 @router.get("/{file_id}/content", response_class=Response, responses=CONTENT)
 async def content(file_id: str, request: Request, caller: AuthenticatedCaller) -> Response:
     """Download a file."""
-    services, owner = services_of(request), caller.owner
-    uploads, pool = services.store.uploads, services.pools.store
-    file = await pool.run(owner, uploads.get, file_id, owner)
-    return download(file.filename, await pool.run(owner, uploads.data, file_id, owner))
+    uploads, owner = services_of(request).store.uploads, caller.owner
+    file = await uploads.get(file_id, owner)
+    return download(file.filename, await uploads.data(file_id, owner))
 
 
 def download(name: str, data: bytes) -> Response:

@@ -52,7 +52,7 @@ async def ready(request: Request) -> HealthAnswer:
     services = services_of(request)
     if services.admission.is_closed:
         raise shutting_down()
-    if services.store.problem is not None:
+    if services.store.blocking.problem is not None:
         raise database_unavailable()
     return await _health(request)
 

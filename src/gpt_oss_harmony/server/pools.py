@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -54,18 +55,27 @@ class FairPool:
             )
         await self._turns.take(owner)
         loop = asyncio.get_running_loop()
+        result: asyncio.Future[_Result] = loop.create_future()
+
+        def ended(settle: Callable[[], object]) -> None:
+            self._turns.give_back(owner)
+            if not result.done():  # it is cancelled if nobody waits any more
+                settle()
+
+        def work() -> None:
+            try:
+                settle = partial(result.set_result, function(*arguments, **keywords))
+            except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+                settle = partial(result.set_exception, error)
+            with suppress(RuntimeError):  # the loop has been closed
+                loop.call_soon_threadsafe(ended, settle)
+
         try:
-            call = self._threads.submit(partial(function, *arguments, **keywords))
+            self._threads.submit(work)
         except BaseException:
             self._turns.give_back(owner)
             raise
-
-        def ended(_: Future[_Result]) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._turns.give_back, owner)
-
-        call.add_done_callback(ended)
-        return await asyncio.wrap_future(call)
+        return await result
 
     def close(self) -> None:
         """Wait for the running calls; this blocks."""

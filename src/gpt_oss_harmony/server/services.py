@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
@@ -20,16 +19,14 @@ from ..tools.tool import ServerTool, Tool
 from .admission import Admission
 from .auth.api_keys import ApiKeys
 from .auth.limits import KeyLimiter, Quota, SharedKeyLimiter
-from .cluster.hub import HubAdmission, Worker
-from .cluster.peers import Channel, Peers, PostgresChannel, SocketChannel
+from .cluster.peers import Peers
 from .encryption import ItemCipher
 from .file_texts import FileTexts
 from .http.errors import ApiError, shutting_down
-from .live_responses import LiveResponses, answer_peer
+from .live_responses import LiveResponses
 from .metrics import Metrics
 from .pools import Pools
 from .settings import Settings
-from .store import Store
 from .stored import AsyncStore
 from .unknown_fields import UnknownFields
 
@@ -39,63 +36,31 @@ if TYPE_CHECKING:
 __all__ = ["Services", "services_of"]
 
 
-_LARGE_REQUESTS = 8
-"""The most requests of the largest size that one key may have at a time."""
-
-_SOCKETS = 256
-"""The most open WebSockets of one key."""
-
-
 @dataclass
 class Services:
-    """An engine and everything else that requests need; `tools` are by name.
+    """An engine and everything else that requests need; `create_app` makes the parts.
 
-    `worker` is this process if the server has several.
+    `tools` are by name.
     """
 
     engine: Engine
     settings: Settings
-    store: Store
+    store: AsyncStore
     cipher: ItemCipher
-    tools: Mapping[str, Tool[Any]] = field(default_factory=dict)
-    worker: Worker | None = None
+    tools: Mapping[str, Tool[Any]]
+    keys: ApiKeys
+    pools: Pools
+    limiter: KeyLimiter | SharedKeyLimiter
+    admission: Admission
+    live_responses: LiveResponses
+    file_texts: FileTexts
+    peers: Peers
+    metrics: Metrics
+    unknown_fields: UnknownFields
+    request_bytes: Quota
+    sockets: Quota
     telemetry: Telemetry | None = None
-    keys: ApiKeys = field(init=False)
-    pools: Pools = field(default_factory=Pools, init=False)
-    request_bytes: Quota = field(init=False)
-    sockets: Quota = field(default_factory=lambda: Quota(_SOCKETS, "WebSockets"), init=False)
-    limiter: KeyLimiter | SharedKeyLimiter = field(init=False)
-    live_responses: LiveResponses = field(default_factory=LiveResponses, init=False)
-    stored: AsyncStore = field(init=False)
-    file_texts: FileTexts = field(init=False)
-    peers: Peers = field(init=False)
-    admission: Admission = field(init=False)
-    metrics: Metrics = field(init=False)
-    unknown_fields: UnknownFields = field(init=False)
-    started: float = field(default_factory=time.time, init=False)
-
-    def __post_init__(self) -> None:
-        self.keys = ApiKeys(self.store.keys, self.settings.api_keys)
-        worker, url, id = self.worker, self.store.postgres_url, self.store.server_id
-        channel: Channel | None = None
-        if url is not None:
-            channel = PostgresChannel(url, id)
-        elif worker is not None:
-            channel = SocketChannel(worker.folder, id)
-        if worker is None:
-            self.admission = Admission(self.settings.max_running, self.settings.max_waiting)
-        else:
-            self.admission = HubAdmission(worker)
-        self.limiter = KeyLimiter()
-        if channel is not None:  # other servers may get requests with the same keys
-            self.limiter = SharedKeyLimiter(self.store.key_requests, self.pools.keys)
-        self.metrics = Metrics()
-        self.unknown_fields = UnknownFields(self.metrics, self.settings.unknown_fields)
-        self.stored = AsyncStore(self.store, self.pools.store)
-        self.file_texts = FileTexts(self.stored, self.pools.encoding)
-        self.peers = Peers(id, channel, partial(answer_peer, self.live_responses))
-        limit = _LARGE_REQUESTS * self.settings.max_request_bytes
-        self.request_bytes = Quota(limit, "bytes of requests")
+    started: float = field(default_factory=time.time)
 
     @property
     def context_length(self) -> int:

@@ -1,7 +1,7 @@
-"""The store for the event loop: ``await stored.responses.get(id, owner)``.
+"""The store for the event loop: ``await store.responses.get(id, owner)``.
 
 Each call takes a turn of its owner in the threads of the database. Work that already runs in a
-thread uses the `Store` itself.
+thread uses `AsyncStore.blocking`, the `Store` itself.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class _Responses(_Turns[Responses]):
 
 
 class _Conversations(_Turns[Conversations]):
-    create = _in_turn(Conversations.create)
     get = _in_turn(Conversations.get)
     update = _in_turn(Conversations.update)
     delete = _in_turn(Conversations.delete)
+    items = _in_turn(Conversations.items)
     list_items = _in_turn(Conversations.list_items)
     get_item = _in_turn(Conversations.get_item)
     delete_item = _in_turn(Conversations.delete_item)
@@ -86,7 +86,6 @@ class _Completions(_Turns[StoredCompletions]):
 
 
 class _Uploads(_Turns[Uploads]):
-    add = _in_turn(Uploads.add)
     page = _in_turn(Uploads.page)
     get = _in_turn(Uploads.get)
     data = _in_turn(Uploads.data)
@@ -115,7 +114,8 @@ class AsyncStore:
     """The rows of a `Store`, each kind under its own name; it belongs to one event loop."""
 
     def __init__(self, store: Store, pool: FairPool) -> None:
-        self._store = store
+        self.blocking = store
+        """The store for work in threads."""
         self._pool = pool
         self.responses = _Responses(store.responses, pool)
         self.conversations = _Conversations(store.conversations, pool)
@@ -133,4 +133,4 @@ class AsyncStore:
         **keywords: _Arguments.kwargs,
     ) -> _Result:
         """Run work that uses the store several times, in one turn of its owner."""
-        return await self._pool.run(owner, work, self._store, *arguments, **keywords)
+        return await self._pool.run(owner, work, self.blocking, *arguments, **keywords)

@@ -49,14 +49,13 @@ class Usage(TypedDict):
 async def retrieve(request: Request, caller: AuthenticatedCaller) -> Usage:
     """Measure what the key has stored; the content of a file counts once."""
     services, owner = services_of(request), caller.owner
-    quota = services.store.quota
-    tables = await services.pools.store.run(owner, quota.used, owner)
+    tables = await services.store.run(owner, lambda store: store.quota.used(owner))
     stored: StoredUsage = {"chat_completions": 0, "conversations": 0, "files": 0, "responses": 0}
     for table, size in tables.items():
         stored[_KINDS.get(table, "responses")] += size  # type: ignore[literal-required]
     return {
         "object": "usage",
         "stored_bytes": sum(tables.values()),
-        "max_stored_bytes": quota.limit,
+        "max_stored_bytes": services.settings.max_stored_bytes,
         "stored": stored,
     }

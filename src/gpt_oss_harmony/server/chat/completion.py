@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from typing_extensions import (
     NotRequired,
@@ -32,6 +32,7 @@ from ..generation.events import (
 from ..identifiers import new_id
 
 __all__ = [
+    "ChatChoice",
     "ChatCompletion",
     "ChatCompletionChunk",
     "ChatDelta",
@@ -44,6 +45,7 @@ __all__ = [
     "WholeChoice",
     "chat_logprobs",
     "chat_usage",
+    "whole_chunk",
 ]
 
 ChatFinish: TypeAlias = Literal["stop", "length", "tool_calls"]
@@ -210,11 +212,12 @@ class WholeChoice:
             self._violations = event.violations
             self._is_repetition = event.is_repetition
 
-    def as_json(self, index: int) -> ChatChoice:
-        """Write the choice."""
+    def as_json(self, index: int, call_ids: Iterable[str] = ()) -> ChatChoice:
+        """Write the choice; `call_ids` are those that its calls already have in a stream."""
+        ids = iter(call_ids)
         message = chat_message_of(
             self._messages,
-            new_id,
+            lambda prefix: next(ids, None) or new_id(prefix),
             custom_tools=self._turn.custom_tools,
             text_tools=self._turn.tool_texts,
             shows_reasoning=self._turn.shows_reasoning,
@@ -230,14 +233,27 @@ class WholeChoice:
         }
 
 
+def whole_chunk(choice: ChatChoice) -> ChunkChoice:
+    """Write a whole choice as the only chunk of it."""
+    fields: dict[str, Any] = {**choice}
+    message = fields.pop("message")
+    delta = {name: value for name, value in message.items() if value}
+    delta["content"] = message["content"] or ""
+    if "tool_calls" in delta:
+        delta["tool_calls"] = [{"index": i, **call} for i, call in enumerate(delta["tool_calls"])]
+    return cast("ChunkChoice", {**fields, "delta": delta})
+
+
 class StreamedChoice:
     """Writes the chunks of a choice: the role first, the finish reason last."""
 
     def __init__(self, turn: TurnRequest, index: int) -> None:
         self._index = index
         self._has_logprobs = turn.sampling.logprobs is not None
+        self.call_ids: list[str] = []
+        """The ids of the calls so far."""
         self._deltas = ChatDeltas(
-            new_id, turn.custom_tools, turn.tool_texts, shows_reasoning=turn.shows_reasoning
+            self._new_id, turn.custom_tools, turn.tool_texts, shows_reasoning=turn.shows_reasoning
         )
         self._has_begun = False
 
@@ -252,6 +268,10 @@ class StreamedChoice:
             yield {**self._chunk(ChatDelta({})), "finish_reason": reason, **details}
         else:
             yield from map(self._chunk, self._deltas.take(event))
+
+    def _new_id(self, prefix: str) -> str:
+        self.call_ids.append(new_id(prefix))
+        return self.call_ids[-1]
 
     def _chunk(self, delta: ChatDelta) -> ChunkChoice:
         shows_logprobs = self._has_logprobs and bool(delta.fields.get("content"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
+from itertools import count
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -22,8 +23,10 @@ from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, event_of, json_or_stream
 from ..identifiers import new_id
 from ..limited_route import LimitedRoute
+from ..repeated_requests import IdempotencyKey, RequestKey
 from ..services import Services, services_of
 from .completion import (
+    ChatChoice,
     ChatCompletion,
     ChatCompletionChunk,
     ChatHead,
@@ -32,8 +35,9 @@ from .completion import (
     StreamedChoice,
     WholeChoice,
     chat_usage,
+    whole_chunk,
 )
-from .stored import store_completion
+from .stored import claimed_completion, store_completion
 
 __all__ = ["router"]
 
@@ -46,13 +50,15 @@ router = APIRouter(tags=["Chat Completions"], route_class=LimitedRoute)
     responses=json_or_stream(ChatCompletion, ChatCompletionChunk),
 )
 async def create_chat_completion(
-    body: ChatRequest, request: Request, caller: AuthenticatedCaller
+    body: ChatRequest, request: Request, caller: AuthenticatedCaller, key: IdempotencyKey
 ) -> Response:
     """Respond to a conversation.
 
     With `stream`, the completion is sent as server-sent events: chunks, then ``[DONE]``. An error
     during the stream is a chunk with the field `error`. Reasoning is in `reasoning` and
     `reasoning_content`. The content has the preambles before tool calls, and the answer.
+
+    With `store`, a repetition with the same ``Idempotency-Key`` gets the stored completion.
     """
     services = services_of(request)
     head: ChatHead = {
@@ -65,8 +71,10 @@ async def create_chat_completion(
     headers: dict[str, str] = {}
     if body.stream:
         chunks = _chunks(services, caller, body, head, headers)
+        if body.store and key.is_given:
+            chunks = _chunks_once(services, caller, body, key, head, chunks)
         return EventStream(chunks, ending="[DONE]", headers=headers)
-    work = _completion(services, caller, body, head, headers)
+    work = _completion(services, caller, body, key, head, headers)
     completion = await while_connected(request.receive, work)
     return JsonResponse(completion, headers=headers)
 
@@ -82,32 +90,59 @@ async def _completion(
     services: Services,
     caller: Caller,
     body: ChatRequest,
+    key: RequestKey,
     head: ChatHead,
     headers: dict[str, str],
 ) -> ChatCompletion:
-    turn = await _turn(services, caller, body)
-    choices = [WholeChoice(turn) for _ in range(body.n or 1)]
-    usages: list[Usage] = []
-    async with aclosing(_choice_events(services, caller, turn, len(choices), headers)) as events:
-        async for index, event in events:
-            choices[index].take(event)
-            if isinstance(event, TurnEnded):
-                usages.append(event.usage)
-    completion = _whole(head, choices, usages)
-    if body.store:
-        await store_completion(services, caller, body, completion)
-    return completion
+    async with claimed_completion(services, caller.owner, key, body, head["id"]) as earlier:
+        if earlier is not None:
+            return earlier
+        turn = await _turn(services, caller, body)
+        choices = [WholeChoice(turn) for _ in range(body.n or 1)]
+        usages: list[Usage] = []
+        sampling = _choice_events(services, caller, turn, len(choices), headers)
+        async with aclosing(sampling) as events:
+            async for index, event in events:
+                choices[index].take(event)
+                if isinstance(event, TurnEnded):
+                    usages.append(event.usage)
+        completion = _whole(head, map(WholeChoice.as_json, choices, count()), usages)
+        if body.store:
+            await store_completion(services, caller, body, completion)
+        return completion
 
 
 def _whole(
-    head: ChatHead, choices: Sequence[WholeChoice], usages: Sequence[Usage]
+    head: ChatHead, choices: Iterable[ChatChoice], usages: Sequence[Usage]
 ) -> ChatCompletion:
     return {
         **head,
         "object": "chat.completion",
-        "choices": [choice.as_json(index) for index, choice in enumerate(choices)],
+        "choices": list(choices),
         "usage": chat_usage(usages),
     }
+
+
+async def _chunks_once(
+    services: Services,
+    caller: Caller,
+    body: ChatRequest,
+    key: RequestKey,
+    head: ChatHead,
+    chunks: AsyncGenerator[Event, None],
+) -> AsyncGenerator[Event, None]:
+    """Yield the chunks, or those of the stored completion if the request is a repetition."""
+    claimed = claimed_completion(services, caller.owner, key, body, head["id"])
+    async with aclosing(chunks), claimed as earlier:
+        if earlier is None:
+            async for chunk in chunks:
+                yield chunk
+            return
+        first: Any = {name: earlier[name] for name in head}  # type: ignore[literal-required]
+        for choice in map(whole_chunk, earlier["choices"]):
+            yield event_of(_chunk(body, first, choice))
+        if body.includes_usage:
+            yield event_of(_chunk(body, first, None, earlier["usage"]))
 
 
 async def _chunks(
@@ -128,7 +163,9 @@ async def _chunks(
             if isinstance(event, TurnEnded):
                 usages.append(event.usage)
                 if body.store and len(usages) == len(choices):  # stored before the final event
-                    await store_completion(services, caller, body, _whole(head, whole, usages))
+                    ids = [choice.call_ids for choice in choices]
+                    stored = _whole(head, map(WholeChoice.as_json, whole, count(), ids), usages)
+                    await store_completion(services, caller, body, stored)
             for choice in choices[index].take(event):
                 yield event_of(_chunk(body, head, choice))
     if body.includes_usage:

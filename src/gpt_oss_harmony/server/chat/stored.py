@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
@@ -13,11 +16,12 @@ from ...apis.requests import ChatRequest
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..http.json import list_json
 from ..limited_route import LimitedRoute, written
+from ..repeated_requests import RequestKey, check_same, request_in_progress
 from ..services import Services, services_of
-from ..store import Order, StoredCompletion
+from ..store import ClaimedError, NotFoundError, Order, StoredCompletion
 from .completion import ChatCompletion
 
-__all__ = ["router", "store_completion"]
+__all__ = ["claimed_completion", "router", "store_completion"]
 
 router = APIRouter(
     prefix="/v1/chat/completions", tags=["Chat Completions"], route_class=LimitedRoute
@@ -47,7 +51,42 @@ async def store_completion(
         completion=completion,
         messages=request.messages,
     )
-    await services.stored.completions.add(stored)
+    await services.store.completions.add(stored)
+
+
+@asynccontextmanager
+async def claimed_completion(
+    services: Services, owner: str, key: RequestKey, request: ChatRequest, id: str
+) -> AsyncGenerator[ChatCompletion | None, None]:
+    """Claim the key of a request that stores its completion under `id`, and free it if that fails.
+
+    Yields the stored completion of an earlier request with the same key, or None. Raises `ApiError`
+    with the status 409 if that request has not ended.
+    """
+    if not (request.store and key.is_given):
+        yield None
+        return
+    claims, completions = services.store.claims, services.store.completions
+    wanted = await services.pools.encoding.run(owner, key.claims, request)
+    try:
+        await claims.take(wanted, owner, id, services.settings.expires_at(int(time.time())))
+    except ClaimedError as claimed:
+        check_same(claimed)
+        try:
+            earlier = await completions.get(claimed.made_id, owner)
+        except NotFoundError:
+            problem = "the same request has not ended; wait for its end, or send a new key"
+            raise request_in_progress(problem) from None
+        yield cast("ChatCompletion", earlier.completion)
+        return
+    try:
+        yield None
+    except BaseException:  # also a client that disconnects
+        try:
+            await completions.get(id, owner)  # it may be stored, but not sent yet
+        except NotFoundError:
+            await claims.release(id, owner)
+        raise
 
 
 @router.get("")
@@ -66,7 +105,7 @@ async def list_completions(
         for name, value in request.query_params.items()
         if (match := _METADATA.fullmatch(name))
     }
-    page = await services.stored.completions.page(
+    page = await services.store.completions.page(
         owner, after=after, limit=limit, order=order, model=model, metadata=metadata
     )
     completions = [_completion_json(item) for item in page.completions]
@@ -77,7 +116,7 @@ async def list_completions(
 async def retrieve(completion_id: str, request: Request, caller: AuthenticatedCaller) -> Response:
     """Read a stored completion."""
     services, owner = services_of(request), caller.owner
-    stored = await services.stored.completions.get(completion_id, owner)
+    stored = await services.store.completions.get(completion_id, owner)
     return await written(request, owner, _completion_json(stored))
 
 
@@ -87,7 +126,7 @@ async def update(
 ) -> Response:
     """Replace the metadata."""
     services, owner = services_of(request), caller.owner
-    changed = await services.stored.completions.update(completion_id, owner, body.metadata or {})
+    changed = await services.store.completions.update(completion_id, owner, body.metadata or {})
     return await written(request, owner, _completion_json(changed))
 
 
@@ -97,7 +136,7 @@ async def delete(
 ) -> dict[str, Any]:
     """Delete a stored completion."""
     services = services_of(request)
-    await services.stored.completions.delete(completion_id, caller.owner)
+    await services.store.completions.delete(completion_id, caller.owner)
     return {"id": completion_id, "object": "chat.completion.deleted", "deleted": True}
 
 
@@ -112,7 +151,7 @@ async def list_messages(
 ) -> Response:
     """List the messages of the request."""
     services, owner = services_of(request), caller.owner
-    stored = await services.stored.completions.get(completion_id, owner)
+    stored = await services.store.completions.get(completion_id, owner)
     messages = [
         {**message, "id": f"{completion_id}-{index}"}
         for index, message in enumerate(stored.messages)

@@ -205,7 +205,7 @@ def _of_store(error: StoreError) -> ApiError:
         return ApiError(400, str(error), code="invalid_value")
     if isinstance(error, ClaimedError):
         used = error.name.partition(" ")[0]
-        problem = f"this {used} was used by an earlier request, whose response is not stored"
+        problem = f"this {used} was used by an earlier request, and what that made is not stored"
         return ApiError(409, problem, code=f"{used}_already_used")
     return database_unavailable()
 

@@ -85,10 +85,10 @@ async def store_beginning(services: Services, plan: ResponsePlan) -> None:
     expires_at = services.settings.expires_at(created_at)
     if not plan.is_stored:
         if plan.claims:
-            take = services.stored.claims.take
+            take = services.store.claims.take
             await take(plan.claims, plan.owner, plan.id, expires_at)
         return
-    await services.stored.responses.begin(
+    await services.store.responses.begin(
         NewResponse(
             id=plan.id,
             owner=plan.owner,
@@ -352,7 +352,7 @@ class ResponseRun:
         history, tools = plan.history, plan.tools
 
         async def finish() -> bool:
-            return await self._services.stored.responses.finish(
+            return await self._services.store.responses.finish(
                 self.owner,
                 plan.id,
                 status=response["status"],
@@ -381,13 +381,13 @@ class ResponseRun:
         has_failed = self._machine.error is not None or status in ("cancelled", "failed")
         if has_failed and not self._has_called:
             try:
-                await self._services.stored.claims.release(self.id, self.owner)
+                await self._services.store.claims.release(self.id, self.owner)
             except StoreError:
                 _LOG.error("the request of the response %s cannot be repeated", self.id)
 
     async def _discard(self) -> None:
         """Delete the stored beginning of a response that never began for its client."""
         try:
-            await self._services.stored.responses.delete(self.id, self.owner)
+            await self._services.store.responses.delete(self.id, self.owner)
         except StoreError:
             _LOG.error("the response %s, which failed, could not be deleted", self.id)

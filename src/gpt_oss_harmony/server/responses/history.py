@@ -60,8 +60,8 @@ def history_of(services: Services, owner: str, request: ResponsesRequest) -> His
 
 def _of_response(services: Services, owner: str, id: str) -> History:
     try:
-        previous = services.store.responses.get(id, owner)
-        items = services.store.responses.history(id, owner)
+        previous = services.store.blocking.responses.get(id, owner)
+        items = services.store.blocking.responses.history(id, owner)
     except NotFoundError:
         raise ApiError(
             400,
@@ -82,8 +82,8 @@ def _of_response(services: Services, owner: str, id: str) -> History:
 
 def _of_conversation(services: Services, owner: str, id: str) -> History:
     try:
-        conversation = services.store.conversations.get(id, owner)
-        items = services.store.conversations.items(id, owner)
+        conversation = services.store.blocking.conversations.get(id, owner)
+        items = services.store.blocking.conversations.items(id, owner)
     except NotFoundError:
         raise ApiError(
             404,
@@ -105,9 +105,9 @@ def sessions_of(
     if not history.is_stored:
         return history.sessions
     if request.previous_response_id is not None:
-        return services.store.sessions.after_response(request.previous_response_id, owner)
+        return services.store.blocking.sessions.after_response(request.previous_response_id, owner)
     if request.conversation is not None:
-        return services.store.sessions.in_conversation(request.conversation, owner)
+        return services.store.blocking.sessions.in_conversation(request.conversation, owner)
     return ()
 
 
@@ -123,7 +123,7 @@ def with_stored_items(
     ids = [item["id"] for item in items if isinstance(item.get("id"), str)]
     if not ids:
         return request, {}
-    by_id = services.store.find_items(ids, owner)
+    by_id = services.store.blocking.find_items(ids, owner)
     stored = dict(zip(by_id, history_items(by_id.values()), strict=True))
     replaced = []
     for item in items:

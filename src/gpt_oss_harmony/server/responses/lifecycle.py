@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import replace
@@ -16,7 +15,7 @@ from ..generation.sampling import with_grammar
 from ..http.errors import ApiError
 from ..http.event_log import Event, EventLog
 from ..http.server_sent_events import event_of
-from ..json_text import json_text
+from ..repeated_requests import RequestKey, check_same, request_in_progress
 from ..services import Services
 from ..store import Claim, ClaimedError, NotFoundError, Store, StoredResponse
 from .driver import ResponseRun, store_beginning
@@ -27,7 +26,6 @@ __all__ = [
     "FollowedResponse",
     "cancel_response",
     "delete_response",
-    "key_claims",
     "repeated_response",
     "response_events",
     "retrieve_response",
@@ -36,7 +34,6 @@ __all__ = [
 
 _TRIES = 5  # to reach the server that runs a response
 _RETRY_SECONDS = 0.1
-_LONGEST_KEY = 255
 
 
 async def start_response(
@@ -46,15 +43,18 @@ async def start_response(
     *,
     history: History | None = None,
     is_generated: bool = True,
-    claims: Sequence[Claim] = (),
+    key: RequestKey | None = None,
 ) -> ResponseRun:
     """Plan a response, store its beginning, and run it; the arguments are those of `plan_response`.
 
-    `claims` are added to those of the plan. Raises what `plan_response` raises, `ApiError` if the
-    queue is full, and `ClaimedError` for the repetition of an earlier request.
+    Raises what `plan_response` raises, `ApiError` if the queue is full, and `ClaimedError` for the
+    repetition of an earlier request.
     """
     await services.admission.admit(caller.owner)
     owner, pools = caller.owner, services.pools
+    claims: Sequence[Claim] = ()
+    if key is not None and key.is_given:
+        claims = await pools.encoding.run(owner, key.claims, request)
     request = await services.file_texts.of_response(owner, request)
     with services.metrics.preparation.time():
         plan = await pools.encoding.run(
@@ -91,33 +91,21 @@ async def start_response(
         raise
 
 
-def key_claims(key: str | None, request: ResponsesRequest) -> Sequence[Claim]:
-    """Return the claim of the header ``Idempotency-Key``, if a request has it."""
-    if key is None:
-        return ()
-    if not 0 < len(key) <= _LONGEST_KEY:
-        problem = f"the header Idempotency-Key must have 1 to {_LONGEST_KEY} characters"
-        raise ApiError(400, problem, code="invalid_value")
-    body = json_text(request.model_dump(exclude_unset=True))
-    return [Claim(f"key {key}", hashlib.sha256(body.encode()).hexdigest())]
-
-
 async def repeated_response(services: Services, owner: str, claimed: ClaimedError) -> str:
     """Return the id of the ended response that a repeated request gets again.
 
     Raises `ApiError` with the status 409 if there is none.
     """
-    if not claimed.is_same:
-        problem = "this Idempotency-Key was used for another request; send a new key"
-        raise ApiError(409, problem, code="idempotency_key_reused")
-    id = claimed.response_id
+    check_same(claimed)
+    id = claimed.made_id
     try:
-        stored = await services.stored.responses.get(id, owner)
+        stored = await services.store.responses.get(id, owner)
     except NotFoundError:
         raise ApiError.of(claimed) from None
     if stored.is_running:
-        problem = f"the same request runs as the response {id!r}; wait for its end, or retrieve it"
-        raise ApiError(409, problem, code="request_in_progress", retry_after=1)
+        raise request_in_progress(
+            f"the same request runs as the response {id!r}; wait for its end, or retrieve it"
+        )
     return id
 
 
@@ -126,12 +114,12 @@ async def retrieve_response(services: Services, id: str, owner: str) -> dict[str
     live = services.live_responses.find(id, owner)
     if live is not None:
         return live.response
-    stored = await services.stored.responses.get(id, owner)
+    stored = await services.store.responses.get(id, owner)
     if stored.is_running:
         async with aclosing(_ask_its_server(services, stored, "read")) as parts:
             async for response in parts:
                 return dict(response)
-        stored = await services.stored.responses.get(id, owner)  # it has just ended
+        stored = await services.store.responses.get(id, owner)  # it has just ended
     return response_json(stored)
 
 
@@ -151,7 +139,7 @@ async def response_events(services: Services, id: str, owner: str, after: int) -
     live = services.live_responses.find(id, owner)
     if live is not None:
         return FollowedResponse(live.log, after)
-    stored = await services.stored.responses.get(id, owner)
+    stored = await services.store.responses.get(id, owner)
     if stored.is_running:
         log = EventLog(forgets=True)
         mirroring = asyncio.ensure_future(_mirror(services, stored, after, log))
@@ -170,7 +158,7 @@ async def _mirror(services: Services, stored: StoredResponse, after: int, log: E
                     for name, data in part:
                         log.add(Event(name, data))
                         after += 1
-            stored = await services.stored.responses.get(stored.id, stored.owner)
+            stored = await services.store.responses.get(stored.id, stored.owner)
             if stored.is_running:  # it is just starting, or its server cannot be reached
                 await asyncio.sleep(_RETRY_SECONDS)
         for event in await _stored_events(services, stored, after):
@@ -183,7 +171,7 @@ async def _mirror(services: Services, stored: StoredResponse, after: int, log: E
 
 async def _stored_events(services: Services, stored: StoredResponse, after: int) -> list[Event]:
     """Read the events above `after` of a response that has ended."""
-    events = await services.stored.responses.events(stored.id, stored.owner)
+    events = await services.store.responses.events(stored.id, stored.owner)
     if events:
         return [event_of(event, event["type"]) for event in events[after + 1 :]]
     # The events were lost with the server that ran it; only the end is left.
@@ -211,7 +199,7 @@ async def cancel_response(services: Services, id: str, owner: str) -> dict[str, 
 async def delete_response(services: Services, id: str, owner: str) -> None:
     """Delete a response; a running one is cancelled first."""
     await _stop(services, id, owner)
-    await services.stored.responses.delete(id, owner)
+    await services.store.responses.delete(id, owner)
 
 
 async def _stop(services: Services, id: str, owner: str) -> StoredResponse:
@@ -220,20 +208,20 @@ async def _stop(services: Services, id: str, owner: str) -> StoredResponse:
     if live is not None:
         live.stop()
         await live.finished()
-    stored = await services.stored.responses.get(id, owner)
+    stored = await services.store.responses.get(id, owner)
     for _ in range(_TRIES):
         if not stored.is_running:
             return stored
         async with aclosing(_ask_its_server(services, stored, "stop")) as parts:
             async for _ in parts:
                 pass
-        stored = await services.stored.responses.get(id, owner)
+        stored = await services.store.responses.get(id, owner)
         if stored.is_running:  # it begins at this moment, or cannot be reached
             await asyncio.sleep(_RETRY_SECONDS)
     # Its server lives but does not answer; when it has sampled everything, it finds the end stored.
     body = {**stored.body, "status": "cancelled"}
-    await services.stored.responses.finish(owner, id, status="cancelled", body=body)
-    return await services.stored.responses.get(id, owner)
+    await services.store.responses.finish(owner, id, status="cancelled", body=body)
+    return await services.store.responses.get(id, owner)
 
 
 async def _ask_its_server(
@@ -246,4 +234,4 @@ async def _ask_its_server(
             async for part in parts:
                 yield part
     except PeerError:
-        await services.stored.run(stored.owner, Store.start_serving)
+        await services.store.run(stored.owner, Store.start_serving)

@@ -143,9 +143,9 @@ def plan_response(
             file
             for session in sessions
             if session.tool != "browser"
-            for file in services.store.files.list(session.id, owner)
+            for file in services.store.blocking.files.list(session.id, owner)
         ],
-        storage=(FileStorage(services.stored, owner, response.id) if request.is_stored else None),
+        storage=(FileStorage(services.store, owner, response.id) if request.is_stored else None),
         include=request.include or (),
         functions=servers.functions if tools else None,
         approvals=servers.approvals,
@@ -177,10 +177,10 @@ def _with_container(
         container = tool["container"]
         if tool["type"].value != "code_interpreter" or not isinstance(container.value, str):
             continue
-        named = services.store.sessions.by_id(container.value, "python", owner)
+        named = services.store.blocking.sessions.by_id(container.value, "python", owner)
         try:
             expires_at = services.settings.expires_at(int(time.time()))
-            services.store.containers.touch(container.value, owner, expires_at)
+            services.store.blocking.containers.touch(container.value, owner, expires_at)
         except NotFoundError:
             raise container.error(
                 f"there is no container {container.value!r:.80}; make one, name one of an earlier "
@@ -195,7 +195,7 @@ def _put_files(
     services: Services, owner: str, request: ResponsesRequest, tools: ConversationTools
 ) -> None:
     """Put the client's files into the container: those of the container and of the request."""
-    uploads = services.store.uploads
+    uploads = services.store.blocking.uploads
     for tool in JsonField(request.tools, "tools").optional_items():
         for file_id in tool["container"]["file_ids"].optional_items() if _is_auto(tool) else ():
             try:
@@ -204,7 +204,7 @@ def _put_files(
                 )
             except NotFoundError as error:
                 raise file_id.error(f"{error}; upload it to /v1/files") from None
-    for file in services.store.containers.files(tools.container_id, owner):
+    for file in services.store.blocking.containers.files(tools.container_id, owner):
         tools.put_file(file, partial(uploads.data, owner=owner))
 
 
@@ -231,7 +231,7 @@ def _resolved(
     servers = requested_servers(request, services.tools)
 
     def find(id: str) -> HistoryItem | None:
-        stored = history_items(services.store.find_items([id], owner).values())
+        stored = history_items(services.store.blocking.find_items([id], owner).values())
         return references.get(id) or next(iter(stored), None)
 
     answered = answered_requests(resolved, history.items, servers.functions, find)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ...apis.requests import ResponsesRequest
@@ -15,6 +15,7 @@ from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, json_or_stream
 from ..limited_route import LimitedRoute, in_pool, written
+from ..repeated_requests import IdempotencyKey
 from ..services import services_of
 from ..store import ClaimedError, Order
 from .compaction import CompactionRequest, compact
@@ -23,7 +24,6 @@ from .history import page_json
 from .lifecycle import (
     cancel_response,
     delete_response,
-    key_claims,
     repeated_response,
     response_events,
     retrieve_response,
@@ -46,7 +46,7 @@ async def create(
     body: ResponsesRequest,
     request: Request,
     caller: AuthenticatedCaller,
-    idempotency_key: Annotated[str | None, Header()] = None,
+    key: IdempotencyKey,
 ) -> Response:
     """Respond to a request: at once, as a stream, or in the background.
 
@@ -54,10 +54,9 @@ async def create(
     it approves the same calls, or has the same ``Idempotency-Key``.
     """
     services = services_of(request)
-    claims = key_claims(idempotency_key, body)
 
     async def begun() -> tuple[ResponseRun, dict[str, Any]]:
-        run = await start_response(services, caller, body, claims=claims)
+        run = await start_response(services, caller, body, key=key)
         return run, run.response
 
     try:
@@ -146,7 +145,7 @@ async def list_input_items(
     order: Order = "desc",
 ) -> Response:
     """List the items of the request, without those of earlier responses."""
-    page = await services_of(request).stored.responses.input_items(
+    page = await services_of(request).store.responses.input_items(
         response_id, caller.owner, after=after, limit=limit, order=order
     )
     return await written(request, caller.owner, page_json(page))

@@ -44,15 +44,15 @@ class NotFoundError(StoreError, LookupError):
 
 
 class ClaimedError(StoreError):
-    """Another request has claimed this; `response_id` is that of its response.
+    """Another request has claimed this; `made_id` is the id of what it made.
 
     Not `is_same` if the other request claimed the same name for something else.
     """
 
-    def __init__(self, name: str, response_id: str, *, is_same: bool = True) -> None:
-        super().__init__(f"{name!r} was used for the response {response_id!r}")
+    def __init__(self, name: str, made_id: str, *, is_same: bool = True) -> None:
+        super().__init__(f"{name!r} was used for {made_id!r}")
         self.name = name
-        self.response_id = response_id
+        self.made_id = made_id
         self.is_same = is_same
 
 

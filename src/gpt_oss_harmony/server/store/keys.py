@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import Row, bindparam, insert, select, update
 
 from .database import Database
 from .errors import NotFoundError
@@ -36,6 +36,11 @@ class KeyRecord:
     created_at: int
     revoked_at: int | None = None
     limits: KeyLimits = KeyLimits()
+
+
+# Every request needs one of these, so they are built once.
+_ANY = select(api_keys.c.id).limit(1)
+_BY_HASH = select(api_keys).where(api_keys.c.hash == bindparam("key_hash"))
 
 
 class Keys:
@@ -69,12 +74,12 @@ class Keys:
     def exist(self) -> bool:
         """Return whether there has ever been a key."""
         with self._database.reading() as connection:
-            return connection.execute(select(api_keys.c.id).limit(1)).first() is not None
+            return connection.execute(_ANY).first() is not None
 
     def find(self, hash: str) -> KeyRecord | None:
         """Find a key by its hash, revoked or not."""
         with self._database.reading() as connection:
-            row = connection.execute(select(api_keys).where(api_keys.c.hash == hash)).first()
+            row = connection.execute(_BY_HASH, {"key_hash": hash}).first()
         return None if row is None else _record(row)
 
     def revoke(self, id: str, now: int) -> KeyRecord:

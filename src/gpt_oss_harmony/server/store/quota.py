@@ -116,19 +116,16 @@ def size_of(*values: Any) -> int:
     >>> size_of({"a": ["é", 1]})
     22
     """
-    size, waiting = 0, list(values)
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, str):
+    size, found = 0, list(values)
+    for value in found:  # which grows meanwhile
+        size += _VALUE
+        if isinstance(value, (str, bytes)):
             size += len(value)
         elif isinstance(value, dict):
-            waiting += value
-            waiting += value.values()
+            found += value
+            found += value.values()
         elif isinstance(value, (list, tuple)):
-            waiting += value
-        elif isinstance(value, bytes):
-            size += len(value)
-        size += _VALUE
+            found += value
     return size
 
 

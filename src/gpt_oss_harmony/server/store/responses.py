@@ -6,11 +6,13 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, Row, and_, insert, or_, select, union, update
+from sqlalchemy import Connection, Row, and_, bindparam, insert, or_, select, union, update
+from sqlalchemy.sql.dml import ReturningUpdate
 
-from .claims import Claim, take_claims
+from .claims import Claim, Claims
 from .conversations import append_items, conversation_length
 from .database import Database
 from .errors import NotFoundError
@@ -34,6 +36,7 @@ from .tool_sessions import StoredSession, insert_sessions, replace_sessions
 
 __all__ = ["NewResponse", "Responses", "StoredResponse"]
 
+_NEW = insert(responses)
 _RUNNING = ("queued", "in_progress")
 _LOST = {
     "code": "server_error",
@@ -102,10 +105,13 @@ class _Belonging(NamedTuple):
 class Responses:
     """The responses in a database, for one server; `Store` makes it."""
 
-    def __init__(self, database: Database, server: ServerClock, quota: Quota) -> None:
+    def __init__(
+        self, database: Database, server: ServerClock, quota: Quota, claims: Claims
+    ) -> None:
         self._database = database
         self._server = server
         self._quota = quota
+        self._claims = claims
 
     def begin(self, response: NewResponse) -> None:
         """Store a new response and its input.
@@ -119,16 +125,10 @@ class Responses:
             response.owner, size_of(response.body, *(item.item for item in response.input))
         )
         previous = response.previous_response_id
-        with self._database.writing() as connection:
-            take_claims(
-                self._database,
-                connection,
-                response.claims,
-                response.owner,
-                response.id,
-                response.expires_at,
-                self._server.now(),
-            )
+        taken = self._claims.taken(
+            response.claims, response.owner, response.id, response.expires_at
+        )
+        with taken, self._database.writing() as connection:
             if previous is not None:
                 is_visible = visible_to(response.owner, self._server.now(), previous)
                 query = select(responses.c.id).where(is_visible)
@@ -151,7 +151,7 @@ class Responses:
                 "deleted": False,
                 "body": dict(response.body),
             }
-            connection.execute(insert(responses), values)  # its SQL is written only once
+            connection.execute(_NEW, values)
             _insert(connection, response.id, "input", response.input)
 
     def update(self, id: str, status: str, body: Mapping[str, Any]) -> bool:
@@ -296,13 +296,9 @@ class Responses:
 
     def _change(self, connection: Connection, id: str, **values: Any) -> _Belonging | None:
         """Change a response of this server; return its conversation and owner."""
-        # A response that another server failed by mistake is still this server's.
-        is_open = or_(responses.c.status.in_(_RUNNING), responses.c.server_id == self._server.id)
-        selected = and_(responses.c.id == id, responses.c.deleted.is_(False), is_open)
-        if connection.execute(update(responses).where(selected).values(values)).rowcount == 0:
-            return None
-        query = select(responses.c.conversation_id, responses.c.owner).where(responses.c.id == id)
-        return _Belonging(*connection.execute(query).one())
+        which = {"this_id": id, "this_server": self._server.id}
+        row = connection.execute(_change(*values), {**which, **values}).first()
+        return None if row is None else _Belonging(*row)
 
     def _visible(self, connection: Connection, id: str, owner: str) -> Row[Any]:
         columns = [column for column in responses.c if column.name != "events"]
@@ -311,6 +307,17 @@ class Responses:
         if row is None:
             raise NotFoundError("response", id)
         return row
+
+
+@cache
+def _change(*columns: str) -> ReturningUpdate[Any]:
+    """Write these columns of a response of a server; built once, because building takes long."""
+    # A response that another server failed by mistake is still this server's.
+    is_own = responses.c.server_id == bindparam("this_server")
+    is_open = or_(responses.c.status.in_(_RUNNING), is_own)
+    selected = and_(responses.c.id == bindparam("this_id"), responses.c.deleted.is_(False), is_open)
+    change = update(responses).where(selected).values({name: bindparam(name) for name in columns})
+    return change.returning(responses.c.conversation_id, responses.c.owner)
 
 
 def _insert(

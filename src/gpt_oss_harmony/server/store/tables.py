@@ -321,7 +321,7 @@ claims = Table(
     METADATA,
     Column("owner", AnyText, primary_key=True),
     Column("name", AnyText, primary_key=True),
-    Column("response_id", Text, nullable=False, index=True),
+    Column("made_id", Text, nullable=False, index=True),
     Column("content", Text, nullable=False),
     Column("expires_at", BigInteger, index=True),  # NULL never expires
 )

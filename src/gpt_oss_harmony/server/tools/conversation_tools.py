@@ -52,8 +52,8 @@ class _FileSession(Protocol):
 class FileStorage:
     """Stores the files of one response, before any event names them."""
 
-    def __init__(self, stored: AsyncStore, owner: str, response_id: str) -> None:
-        self._stored = stored
+    def __init__(self, store: AsyncStore, owner: str, response_id: str) -> None:
+        self._store = store
         self._owner = owner
         self._response_id = response_id
         self._room = _MAX_FILE_BYTES
@@ -69,7 +69,7 @@ class FileStorage:
                 id = new_id("cfile")
                 files.append(NewFile(id, container_id, file.name, file.mime_type, file.data))
         try:
-            return await self._stored.run(
+            return await self._store.run(
                 self._owner, lambda store: store.files.add(self._response_id, files)
             )
         except StoreError:  # it was deleted meanwhile, or the database fails: nothing is cited

@@ -13,9 +13,9 @@ def upgrade() -> None:
         "claims",
         sa.Column("owner", sa.Text, primary_key=True),
         sa.Column("name", sa.Text, primary_key=True),
-        sa.Column("response_id", sa.Text, nullable=False),
+        sa.Column("made_id", sa.Text, nullable=False),
         sa.Column("content", sa.Text, nullable=False),
         sa.Column("expires_at", sa.BigInteger),
     )
-    op.create_index("ix_claims_response_id", "claims", ["response_id"])
+    op.create_index("ix_claims_made_id", "claims", ["made_id"])
     op.create_index("ix_claims_expires_at", "claims", ["expires_at"])
