@@ -95,8 +95,11 @@ inspect: $(VENV)/.installed-serve ## Look at conversations and tokens in the bro
 quick: $(VENV)/.installed-test ## Run tests with what the core needs: FILE="files and options of pytest"
 	$(BIN)/python -m pytest -q $(FILE)
 
-test: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) $(PAGE_INSTALLED) ## Run every test
-	HARMONY_TEST_ALL=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+test: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) $(PAGE_INSTALLED) ## Run every test but the slow ones
+	HARMONY_TEST_ALL=1 $(BIN)/python -m pytest -m 'not slow' -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test-slow: $(VENV)/.installed-dev ## Run the slow tests, such as the search of the built site
+	HARMONY_TEST_ALL=1 $(BIN)/python -m pytest -m slow tests
 
 lint: $(VENV)/.installed-lint ## Run the linter and the formatter's check alone, in seconds
 	@$(BIN)/python scripts/check_code.py ruff
