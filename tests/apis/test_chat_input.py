@@ -204,7 +204,7 @@ ERRORS: list[tuple[Any, str]] = [
     ),
     (
         {"messages": [], "response_format": {"type": "xml"}},
-        "response_format.type: expected one of text, json_object, json_schema, grammar, "
+        "response_format.type: expected one of text, json_object, json_schema, grammar, structural_tag, "
         "found 'xml'",
     ),
     (

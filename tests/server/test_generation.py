@@ -349,8 +349,8 @@ def test_only_what_may_be_a_stop_text_is_held(texts: list[str], text: str) -> No
 
 
 def test_a_turn_is_rendered_and_put_under_its_grammar() -> None:
-    prompt, sampling, unenforced = prepare_turn(request())
-    assert unenforced == ()
+    prompt, sampling, unenforced, narrowed = prepare_turn(request())
+    assert (unenforced, narrowed) == ((), ())
     assert ENCODING.decode(prompt).endswith("<|start|>user<|message|>hi<|end|><|start|>assistant")
     assert sampling == request().sampling
     assert compiled_constraint(request(), 1000).grammar.startswith("start: ")
