@@ -204,8 +204,8 @@ ERRORS: list[tuple[Any, str]] = [
     ),
     (
         {"messages": [], "response_format": {"type": "xml"}},
-        "response_format.type: expected one of text, json_object, json_schema, grammar, structural_tag, "
-        "found 'xml'",
+        "response_format.type: expected one of text, json_object, json_schema, grammar, "
+        "structural_tag, found 'xml'",
     ),
     (
         {"messages": [], "response_format": json_schema(schema={})},

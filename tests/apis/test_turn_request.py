@@ -290,8 +290,8 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"input": "", "text": {"format": {"type": "yaml"}}},
-        "text.format.type: expected one of text, json_object, json_schema, grammar, structural_tag, "
-        "found 'yaml'",
+        "text.format.type: expected one of text, json_object, json_schema, grammar, "
+        "structural_tag, found 'yaml'",
     ),
     (
         {"input": "", "text": {"format": {"type": "json_schema", "schema": {}}}},
