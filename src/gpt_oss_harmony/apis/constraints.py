@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ..conversation.content import ReasoningEffort
 from ..conversation.json_field import JsonField
@@ -112,27 +113,25 @@ def _agreeing(*fields: JsonField) -> JsonField:
     return first
 
 
-def _read_schema(field: JsonField) -> RequestedFormat:
-    schema: object = field.value
-    if isinstance(schema, str):
+def _read_object(field: JsonField, expected: str) -> dict[str, Any]:
+    """Read an object that may be sent as a text of JSON."""
+    value: object = field.value
+    if isinstance(value, str):
         try:
-            schema = json.loads(schema)
+            value = json.loads(value)
         except ValueError:
-            raise field.error("this is not JSON; send a JSON Schema") from None
-    if not isinstance(schema, Mapping):
-        raise field.unexpected("a JSON Schema")
-    return RequestedFormat(name="answer", schema=dict(schema))
+            raise field.error(f"this is not JSON; send {expected}") from None
+    if not isinstance(value, Mapping):
+        raise field.unexpected(expected)
+    return dict(value)
+
+
+def _read_schema(field: JsonField) -> RequestedFormat:
+    return RequestedFormat(name="answer", schema=_read_object(field, "a JSON Schema"))
 
 
 def _read_structural_tag(field: JsonField) -> RequestedFormat:
-    tag: object = field.value
-    if isinstance(tag, str):
-        try:
-            tag = json.loads(tag)
-        except ValueError:
-            raise field.error("this is not JSON; send a structural tag") from None
-    if not isinstance(tag, Mapping):
-        raise field.unexpected("a structural tag")
+    tag = _read_object(field, "a structural tag")
     return RequestedFormat(text={**tag, "type": "structural_tag"})
 
 

@@ -1,8 +1,7 @@
 """JSON while it is written: pieces of text in, the value so far and what was added out.
 
 Each character is read once, so a piece costs time in proportion to its own length, however long the
-value already is. Libraries either parse the text from its beginning again for each piece (jiter,
-partial-json-parser) or read files and give no value before it is complete (ijson, json-stream).
+value already is. jiter, which reads partial JSON too, parses the text from its beginning each time.
 """
 
 from __future__ import annotations
@@ -387,7 +386,9 @@ class JsonBodies:
         for delta in deltas:
             if delta.recipient is None and delta.channel != "final":
                 continue
-            body = self.bodies.setdefault(delta.message, JsonBody(delta))
+            body = self.bodies.get(delta.message)
+            if body is None:
+                body = self.bodies[delta.message] = JsonBody(delta)
             if body.problem is not None:
                 continue
             try:
