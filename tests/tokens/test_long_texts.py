@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from gpt_oss_harmony import Message, Role, load_harmony_encoding
 from gpt_oss_harmony.tokens import encoder
+from support.examples import examples
 
 WORDS = Path(__file__).parents[1] / "data" / "hostile" / "words.json"
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -81,7 +82,7 @@ runs = st.builds(lambda one, count: one * count, white, st.integers(1, 9))
 others = st.sampled_from(["a", "A", "1", "!", "/", "'s", "日", "\u0301", "\x1c", "\x1f", "\u200b"])
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.lists(runs | white | others, max_size=12).map("".join), st.integers(2, 8))
 def test_cutting_white_space_off_changes_no_token(text: str, limit: int) -> None:
     with patch.object(encoder, "WHITE_LIMIT", limit):
@@ -102,7 +103,7 @@ def test_the_real_limit_changes_no_token(length: int, before: str, after: str) -
 SEPARATOR_PARTS = ("<|", "reserved_201088", "|>", "a")
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.lists(st.sampled_from(SEPARATOR_PARTS), max_size=5).map("".join), max_size=4))
 def test_no_text_is_taken_for_what_stands_between_texts(texts: list[str]) -> None:
     expected = [_whole(text) for text in texts]

@@ -13,6 +13,7 @@ from gpt_oss_harmony import VocabularyError
 from gpt_oss_harmony.tokens.special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS, VOCABULARY_SIZE
 from gpt_oss_harmony.tokens.tokenizer import Tokenizer
 from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
+from support.examples import examples
 
 TABLES = Tokenizer()
 TIKTOKEN = Tokenizer()
@@ -46,7 +47,7 @@ def _bytes(tokens: list[int]) -> bytes:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(pieces, max_size=5).map(lambda parts: [*chain.from_iterable(parts)]))
 def test_the_bytes_of_tokens_are_joined_and_decoded(tokens: list[int]) -> None:
     data = _bytes(tokens)

@@ -1,7 +1,8 @@
 """Text to token ids, by the byte pair encoder of tiktoken.
 
 Building the encoder takes 130 ms. A program's first texts are encoded in Python if they are short
-and ASCII, so a program that renders one small prompt never builds the encoder.
+and ASCII, so a program that renders one small prompt never builds the encoder. Where tiktoken is
+not installed, all texts are encoded in Python.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import re
 import threading
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from importlib.util import find_spec
 from typing import Any
 
+from .python_encoder import PythonEncoder, ascii_words, merged, without_surrogates
 from .special_tokens import SPECIAL_IDS, SPECIAL_TEXTS, VOCABULARY_SIZE
 from .vocabulary import load_vocabulary
 
-__all__ = ["WORD_PATTERN", "Encoder", "FirstTexts"]
+__all__ = ["WORD_PATTERN", "Encoder", "FirstTexts", "new_encoder"]
 
 # How o200k_base cuts text into words before byte pairs are merged. \p{..} are Unicode classes.
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
@@ -57,6 +59,15 @@ TESTED_TIKTOKEN = ("0.13", "0.14")
 """The supported releases of tiktoken, as in pyproject.toml: its class `CoreBPE` is private."""
 
 
+def new_encoder() -> Encoder | PythonEncoder:
+    """Use tiktoken if it is installed, and Python alone where it is not."""
+    try:
+        found = find_spec("tiktoken") is not None
+    except ImportError:  # a finder that refuses the package
+        found = False
+    return Encoder() if found else PythonEncoder()
+
+
 class Encoder:
     """Encode text without special tokens; safe to share between threads.
 
@@ -81,7 +92,7 @@ class Encoder:
                 return self._encode_long(core, text)
             short: list[int] = core.encode_ordinary(text)
         except UnicodeEncodeError:  # lone surrogates
-            return self.encode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+            return self.encode(without_surrogates(text))
         return short
 
     def _encode_long(self, core: Any, text: str) -> list[int]:
@@ -188,19 +199,7 @@ LIMIT = 20_000
 """Characters in total; for more of them the encoder is built."""
 
 LONGEST_WORD = 100
-"""In characters, because merging takes quadratic time here."""
-
-_CONTRACTION = "(?:'(?:[sStTmMdD]|[rRvV][eE]|[lL][lL]))?"
-_WORDS = (
-    rf"[^\r\nA-Za-z0-9]?[A-Z]*[a-z]+{_CONTRACTION}"
-    rf"|[^\r\nA-Za-z0-9]?[A-Z]+[a-z]*{_CONTRACTION}"
-    r"|[0-9]{1,3}"
-    r"| ?[^\sA-Za-z0-9]+[\r\n/]*"
-    r"|\s*[\r\n]+"
-    r"|\s+(?!\S)"
-    r"|\s+"
-)
-"""The encoder's pattern restricted to ASCII; compiled for the first text."""
+"""In characters; tiktoken merges the bytes of longer words much faster."""
 
 
 class FirstTexts:
@@ -227,25 +226,13 @@ class FirstTexts:
             return None
         self.left -= len(text)
         tokens: list[int] = []
-        for word in re.findall(_WORDS, text, re.ASCII):
+        for word in ascii_words(text):
             piece = word.encode()
             token = self.ranks.get(piece)
             if token is not None:
                 tokens.append(token)
             elif len(piece) <= LONGEST_WORD:
-                tokens += _merge(piece, self.ranks)
+                tokens += merged(piece, self.ranks)
             else:
                 return None
         return tokens
-
-
-def _merge(piece: bytes, ranks: dict[bytes, int]) -> list[int]:
-    """Merge neighbours, the pair of the lowest rank first, until no pair is a token."""
-    parts = [piece[at : at + 1] for at in range(len(piece))]
-    while True:
-        pairs = [first + second for first, second in pairwise(parts)]
-        best = min(pairs, key=lambda pair: ranks.get(pair, len(ranks)), default=b"")
-        if best not in ranks:
-            return [ranks[part] for part in parts]
-        at = pairs.index(best)
-        parts[at : at + 2] = [best]

@@ -12,7 +12,7 @@ from operator import index, itemgetter
 from typing import Any, Literal
 
 from ..errors import VocabularyError
-from .encoder import Encoder
+from .encoder import new_encoder
 from .special_tokens import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TEXTS, VOCABULARY_SIZE
 from .vocabulary import Vocabulary, load_vocabulary
 
@@ -74,7 +74,7 @@ class Tokenizer:
         """The text of each token that can only be text in the body of a message."""
         self.no_texts = _empty_table()
         """An empty table, for states in which no token is only text."""
-        self.encoder = Encoder()
+        self.encoder = new_encoder()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return load_tokenizer, ()  # a copy is the one tokenizer of its process

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from ..conversation.content import TextContent
 from ..conversation.messages import Message
 from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
+from ..tokens.python_encoder import without_surrogates
 from .tool import ToolError
-from .tool_message import without_surrogates
 
 __all__ = ["CalledFunction", "call_text", "read_arguments", "read_call", "read_code"]
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pydantic import Field
 
 from ..conversation.messages import Author, Message, Role
+from ..tokens.python_encoder import without_surrogates
 
-__all__ = ["Attachment", "ToolMessage", "failure_message", "tool_message", "without_surrogates"]
+__all__ = ["Attachment", "ToolMessage", "failure_message", "tool_message"]
 
 
 @dataclass(frozen=True)
@@ -60,15 +61,6 @@ def tool_message(
     if call.channel is not None:
         message = message.with_channel(call.channel)
     return ToolMessage(**dict(message), attachments=attachments, is_error=is_error)
-
-
-def without_surrogates(text: str) -> str:
-    r"""Return the text with U+FFFD for surrogates that are not in pairs, so it can be encoded.
-
-    >>> without_surrogates("a\ud800") == "a\ufffd"
-    True
-    """
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def failure_message(call: Message, problem: object) -> ToolMessage:

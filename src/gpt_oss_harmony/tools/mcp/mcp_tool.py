@@ -21,6 +21,7 @@ from mcp.types import (
 )
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ...conversation.built_in_tools import BUILT_IN_TOOLS
 from ...conversation.messages import Message
 from ...conversation.tool_namespaces import ToolNamespaceConfig
 from ..python.output import joined_output
@@ -34,7 +35,6 @@ __all__ = ["McpResult", "McpSession", "McpSettings", "McpTool"]
 
 
 _RAW = 4  # characters read for each one shown: colours and overwritten lines are removed
-_RESERVED_NAMES = ("functions", "browser", "python")
 _LISTING_ERRORS = (ListingError, MCPError, ValidationError, asyncio.TimeoutError)
 
 
@@ -170,7 +170,7 @@ class McpTool(ServerTool[McpSession]):
             info = client.server_info
             name = address.name or (info.name if info else "") or address.short_name
             tools = await asyncio.wait_for(list_tools(client), settings.connect_seconds)
-            name = harmony_name(name, {*_RESERVED_NAMES, *taken}, default="server")
+            name = harmony_name(name, {"functions", *BUILT_IN_TOOLS, *taken}, default="server")
             listing = make_listing(name, client.instructions, tools)
         except _LISTING_ERRORS as error:
             await connection.close()

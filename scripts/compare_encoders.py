@@ -1,0 +1,85 @@
+"""Compare the encoder in Python alone with tiktoken, on random texts.
+
+    python scripts/compare_encoders.py [TEXTS] [SEED]
+
+The texts have tokens of the vocabulary, characters of all classes, words that are no tokens, and
+what the word pattern treats in its own way: contractions, white space, digits, marks.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from random import Random
+
+from gpt_oss_harmony.tokens.encoder import Encoder
+from gpt_oss_harmony.tokens.python_encoder import PythonEncoder
+from gpt_oss_harmony.tokens.special_tokens import FIRST_SPECIAL
+from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
+
+BATCH = 1000
+PYTHON = PythonEncoder()
+TIKTOKEN = Encoder()
+TIKTOKEN.encode("é")  # not ASCII: from now on tiktoken encodes
+VOCABULARY = load_vocabulary()
+SNIPPETS = (
+    *("'s", "'LL", "'rE", "'ſ", "'", " ", "  ", "\n", "\r\n", "\t", "\u3000", "\x85", "\x1c", "/"),
+    *("!", "…", "://", "{\"", "<|end|>", "\u0301", "\u200d", "ǅ", "ʰ", "ª", "²", "٣", "🏰", "𐐨"),
+)  # fmt: skip
+PLANES = ((0, 0x250), (0x250, 0x3000), (0x3000, 0xD800), (0xE000, 0x10000), (0x10000, 0x20000))
+
+
+def token(random: Random) -> str:
+    """The text of a token; some are parts of a character."""
+    return VOCABULARY[random.randrange(FIRST_SPECIAL)].decode("utf-8", "replace")
+
+
+def character(random: Random) -> str:
+    return chr(random.randrange(*random.choice(PLANES)))
+
+
+def unknown_word(random: Random) -> str:
+    letters = random.choice(("etaoinshrdlu", "ETAOINSHRDLU", "àéîõüßñ", "абвгдежз", "0123456789"))
+    return "".join(random.choices(letters, k=random.randint(1, 30)))
+
+
+def snippet(random: Random) -> str:
+    return random.choice(SNIPPETS) * random.choice((1, 1, 1, 2, 5))
+
+
+PARTS: tuple[Callable[[Random], str], ...] = (
+    token,
+    token,
+    snippet,
+    snippet,
+    unknown_word,
+    character,
+)
+
+
+def text(random: Random) -> str:
+    return "".join(random.choice(PARTS)(random) for _ in range(random.randint(1, 12)))
+
+
+def compare(seed: int, count: int) -> str | None:
+    """Return the first text with other tokens; None if all have the same."""
+    random = Random(seed)
+    texts = [text(random) for _ in range(count)]
+    for one, expected in zip(texts, TIKTOKEN.encode_many(texts), strict=True):
+        if PYTHON.encode(one) != list(expected):
+            return one
+    return None
+
+
+def main() -> None:
+    arguments = [int(argument) for argument in sys.argv[1:]]
+    count, seed = (*arguments, *(100_000, 0)[len(arguments) :])
+    for batch in range(count // BATCH):
+        different = compare(seed * 10**9 + batch, BATCH)
+        if different is not None:
+            raise SystemExit(f"batch {batch}: other tokens for {different!r}")
+    print(f"{count // BATCH * BATCH:,} texts have the same tokens")
+
+
+if __name__ == "__main__":
+    main()
