@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -43,9 +43,16 @@ from gpt_oss_harmony.training.files import (  # noqa: E402
     process_runner,
     processes,
 )
+from gpt_oss_harmony.training.files.addresses import (  # noqa: E402
+    OutputError,
+    RemotePath,
+    SourceError,
+)
+from gpt_oss_harmony.training.files.preparation import finished_shards  # noqa: E402
 from gpt_oss_harmony.training.files.processes import ShardJob, WorkerError  # noqa: E402
 from gpt_oss_harmony.training.files.report import write_plot  # noqa: E402
-from gpt_oss_harmony.training.files.sources import OutputError, SourceError, read_chunk  # noqa: E402
+from gpt_oss_harmony.training.files.shards import Shard  # noqa: E402
+from gpt_oss_harmony.training.files.sources import read_chunk  # noqa: E402
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
@@ -304,6 +311,7 @@ def test_what_is_too_long_is_counted(tmp_path: Path) -> None:
     assert rejected(tmp_path / "out")[0]["reason"].startswith(problem)
 
 
+@pytest.mark.slow
 def test_any_number_of_workers_makes_the_same_bytes(tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
     for workers in (1, 2):
@@ -659,6 +667,7 @@ def test_labels_of_the_picture_do_not_overlap(
     assert min(distances) > 12  # of letters of 10 px
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Ray uses what it itself, and what Python, deprecated
 def test_ray_makes_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray", reason="ray is not installed")
@@ -848,6 +857,33 @@ def test_processes_read_an_address(tmp_path: Path) -> None:
     assert table(tmp_path / "one") == table(tmp_path / "two")
 
 
+def test_files_of_a_store_read_by_ranges(tmp_path: Path) -> None:
+    """S3 and others have fsspec's own buffered files, which lack some methods of files."""
+    fsspec = pytest.importorskip("fsspec")
+    spec: Any = pytest.importorskip("fsspec.spec")
+
+    local = write_jsonl(tmp_path / "rows.jsonl", ROWS)
+    content = local.read_bytes()
+
+    class Ranges(spec.AbstractBufferedFile):  # type: ignore[misc]
+        def _fetch_range(self, start: int, end: int) -> bytes:
+            return content[start:end]
+
+    class Store(spec.AbstractFileSystem):  # type: ignore[misc]
+        protocol = "ranges"
+
+        def info(self, path: str, **_: Any) -> dict[str, Any]:
+            return {"name": path, "size": len(content), "type": "file"}
+
+        def _open(self, path: str, mode: str = "rb", **options: Any) -> Ranges:
+            return Ranges(self, path, mode, **{**options, "block_size": 100})
+
+    fsspec.register_implementation("ranges", Store, clobber=True)
+    prepare(local, tmp_path / "one", workers=1, chunk_bytes=2000)
+    prepare("ranges://rows.jsonl", tmp_path / "two", workers=1, chunk_bytes=2000)
+    assert table(tmp_path / "one") == table(tmp_path / "two")
+
+
 @pytest.mark.parametrize(
     ("address", "problem"),
     [
@@ -859,3 +895,77 @@ def test_processes_read_an_address(tmp_path: Path) -> None:
 def test_addresses_that_cannot_be_read(tmp_path: Path, address: str, problem: str) -> None:
     with pytest.raises(SourceError, match=problem):
         prepare(address, tmp_path / "out", workers=1)
+
+
+def downloaded(address: str, to: Path) -> Path:
+    fsspec = pytest.importorskip("fsspec")
+    files, path = fsspec.core.url_to_fs(address)
+    files.get(path, str(to), recursive=True)
+    return to
+
+
+@pytest.mark.parametrize("scheme", ["memory", "file"])
+def test_an_output_at_an_address_is_that_of_a_folder(tmp_path: Path, scheme: str) -> None:
+    """Memory is a store without folders, in this process; files are seen by two processes."""
+    source = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, {"messages": 1}])
+    address = {"memory": "memory://made/out", "file": f"file://{tmp_path}/made/out"}[scheme]
+    workers = 1 if scheme == "memory" else 2
+    prepare(source, tmp_path / "one", workers=1, chunk_bytes=2000)
+    made = prepare(source, address, workers=workers, chunk_bytes=2000)
+    assert str(made.out) == address
+    assert digests(downloaded(address, tmp_path / "two")) == digests(tmp_path / "one")
+    assert finished_shards(made.out) == finished_shards(tmp_path / "one")
+    with pytest.raises(SourceError, match=f"{address} has examples of other rows or with other"):
+        prepare(source, address, PrepareSettings(loss_weights=True), chunk_bytes=2000)
+
+
+def test_an_output_at_an_address_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    source, address = write_jsonl(tmp_path / "rows.jsonl"), "memory://interrupted"
+    jobs_of: list[int] = []
+
+    def three(jobs: Sequence[ShardJob], _: object) -> Generator[Shard, None, None]:
+        jobs_of.append(len(jobs))
+        for job in jobs[:3]:
+            yield job.run()
+        if len(jobs) > 3:
+            raise KeyboardInterrupt
+
+    prepare(source, tmp_path / "one", workers=1, chunk_bytes=2000)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(source, address, runner=three, chunk_bytes=2000)
+    while jobs_of[-1] > 3:
+        with contextlib.suppress(KeyboardInterrupt):
+            prepare(source, address, runner=three, chunk_bytes=2000)
+    assert jobs_of == [*range(jobs_of[0], 0, -3)]
+    assert digests(downloaded(address, tmp_path / "two")) == digests(tmp_path / "one")
+
+
+def test_reports_of_an_earlier_try_do_not_stay_at_an_address(tmp_path: Path) -> None:
+    source, address = write_jsonl(tmp_path / "rows.jsonl"), "memory://again"
+    prepare(source, address, PrepareSettings(TrainingOptions(context_length=1)), workers=1)
+    assert "rejected.jsonl" in RemotePath(address).names()
+    prepare(source, address, workers=1)
+    assert RemotePath(address).names() == [
+        ".harmony",
+        "README.md",
+        "data",
+        "report.json",
+        "report.svg",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("address", "settings", "problem"),
+    [
+        ("memory://foreign", PrepareSettings(), "memory://foreign is not empty; give another"),
+        ("memory://disk", PrepareSettings(megatron=True), "Megatron reads its files on a disk"),
+        ("what://out", PrepareSettings(), "Protocol not known: what"),
+        ("file:///proc/nowhere", PrepareSettings(), "file:///proc/nowhere/.*No such file"),
+    ],
+)
+def test_addresses_that_cannot_be_written(
+    tmp_path: Path, address: str, settings: PrepareSettings, problem: str
+) -> None:
+    (RemotePath("memory://foreign") / "notes.txt").upload(write_jsonl(tmp_path / "rows.jsonl"))
+    with pytest.raises((SourceError, OutputError), match=problem):
+        prepare(tmp_path / "rows.jsonl", address, settings, workers=1)

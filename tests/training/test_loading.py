@@ -98,3 +98,10 @@ def test_what_cannot_be_loaded_is_named(tmp_path: Path) -> None:
         MixedRows([PreparedRows(source)], [1])
     with pytest.raises(ValueError, match="needs a weight"):
         MixedRows([PreparedRows(source, is_endless=True)], [0])
+
+
+def test_rows_at_an_address_are_those_of_the_folder(tmp_path: Path) -> None:
+    rows = folder(tmp_path / "rows", 0, 100)
+    assert numbers(PreparedRows(f"file://{rows}", seed=5)) == numbers(PreparedRows(rows, seed=5))
+    with pytest.raises(ValueError, match="memory://nothing has no Parquet files"):
+        PreparedRows("memory://nothing")

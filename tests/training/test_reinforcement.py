@@ -14,6 +14,8 @@ from gpt_oss_harmony import load_harmony_encoding
 from gpt_oss_harmony.training import IGNORED, TokenSequence
 from support.training_conversations import conversation, result
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 
 ROOT = Path(__file__).parents[2]

@@ -17,6 +17,7 @@ from gpt_oss_harmony.apis.turn_request import turn_of_chat
 from gpt_oss_harmony.sampled_messages import prompt_tokens
 from gpt_oss_harmony.training import IGNORED, TrainingOptions, row_examples
 from gpt_oss_harmony.training.trainers import chat_prompt, chat_sequence, read_completion
+from support.examples import examples
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 DATE = "2025-06-28"
@@ -192,7 +193,7 @@ def test_the_renderer_of_tinker() -> None:
     assert ended is base.ParseTermination.MALFORMED
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.integers(199998, 200020) | st.integers(0, 200), max_size=20))
 def test_any_completion_is_read(tokens: list[int]) -> None:
     read = read_completion(tokens, TOOLS)

@@ -25,6 +25,7 @@ from gpt_oss_harmony.training import (
 )
 from gpt_oss_harmony.training.row_forms import detect_form
 from gpt_oss_harmony.training.rows import RowDates, parse_line, read_row
+from support.examples import examples
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
@@ -482,7 +483,7 @@ anything = st.recursive(
 messages = st.lists(st.dictionaries(st.sampled_from(NAMES), anything, max_size=5), max_size=4)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.one_of(
         anything,
@@ -496,7 +497,7 @@ def test_any_json_is_read_or_refused(row: Any) -> None:
         training_examples(result.conversation, weights=result.weights)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(messages)
 def test_harmony_is_read_as_from_dict_reads_it(raw: list[dict[str, Any]]) -> None:
     unweighted = [{**message, "weight": None} for message in raw]
@@ -577,7 +578,7 @@ def weighted_chats(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[float]]:
     return messages, weights
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(weighted_chats())
 def test_what_is_learned_is_what_the_weights_of_the_row_say(
     chosen: tuple[list[dict[str, Any]], list[float]],

@@ -13,6 +13,8 @@ import pytest
 from gpt_oss_harmony.engines.demo_model import demo_model_folder
 from gpt_oss_harmony.training import IGNORED, TrainingOptions, stream_examples
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 datasets = pytest.importorskip("datasets")

@@ -21,7 +21,10 @@ transformers = pytest.importorskip("transformers")
 datasets = pytest.importorskip("datasets")
 trl = pytest.importorskip("trl")
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # TRL uses what Transformers deprecated
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # TRL uses what Transformers deprecated
+]
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "trainers.md"
 SMALL: dict[str, Any] = {

@@ -23,7 +23,10 @@ transformers = pytest.importorskip("transformers")
 datasets = pytest.importorskip("datasets")
 trl = pytest.importorskip("trl")
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # TRL uses what Transformers deprecated
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # TRL uses what Transformers deprecated
+]
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 

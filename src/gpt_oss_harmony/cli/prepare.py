@@ -25,6 +25,7 @@ from .output import Output
 
 if TYPE_CHECKING:
     from ..training.files import Preparation, PrepareSettings, Progress
+    from ..training.files.addresses import RemotePath
 
 __all__ = ["PREPARE"]
 
@@ -71,7 +72,7 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             "--output",
             required=True,
             metavar="FOLDER",
-            help="the folder for the output; to resume, give the same folder again",
+            help="the folder for the output, or an address for fsspec; to resume, give it again",
         )
         parser.add_argument(
             "--from",
@@ -204,11 +205,16 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
         _check(arguments)
         try:
             from ..training.files import prepare, process_runner
+            from ..training.files.addresses import (
+                OutputError,
+                OutputFolderError,
+                SourceError,
+                source_path,
+            )
             from ..training.files.processes import WorkerError
-            from ..training.files.sources import OutputError, OutputFolderError, SourceError
         except ModuleNotFoundError as error:
             raise InputError(missing_package("prepare needs", error, "train")) from error
-        source, out, settings = arguments.file, Path(arguments.output), _settings(arguments)
+        source, out, settings = arguments.file, source_path(arguments.output), _settings(arguments)
         try:
             with (
                 _ProgressLine(arguments.quiet) as progress,
@@ -333,7 +339,9 @@ def _no_examples(made: Preparation, is_quiet: bool) -> str:
 
 
 @contextmanager
-def _interruptible(words: Sequence[str], out: Path, progress: _ProgressLine) -> Iterator[None]:
+def _interruptible(
+    words: Sequence[str], out: Path | RemotePath, progress: _ProgressLine
+) -> Iterator[None]:
     """Stop at Ctrl-C or SIGTERM, and write what is kept and the command that goes on.
 
     A second signal ends the program at once.
@@ -368,7 +376,7 @@ def _interruptible(words: Sequence[str], out: Path, progress: _ProgressLine) -> 
             signal.signal(number, handler)
 
 
-def _kept(out: Path, progress: _ProgressLine) -> str:
+def _kept(out: Path | RemotePath, progress: _ProgressLine) -> str:
     """Say how many shards are done, and what the command does that follows."""
     from ..training.files.preparation import finished_shards
 

@@ -24,6 +24,7 @@ from pydantic_core import from_json
 
 from ..apis.chat_input import read_chat
 from ..apis.current_date import TODAY, current_date
+from ..conversation.built_in_tools import BUILT_IN_TOOLS
 from ..conversation.content import SystemContent, TextContent
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Message, Role
@@ -327,9 +328,6 @@ def _join_texts(message: Message) -> None:
         message.content = [TextContent(text="".join(texts))]
 
 
-_BUILT_IN = ("browser", "python")
-
-
 class _SystemSettings(NamedTuple):
     """What a row says about the system message, beside the effort."""
 
@@ -344,10 +342,9 @@ class _SystemSettings(NamedTuple):
         tools = parsed_json(_first_given(chat["builtin_tools"], arguments["builtin_tools"]))
         names = [tool.text() for tool in tools.optional_items()]
         for name in names:
-            if name not in _BUILT_IN:
-                raise tools.error(
-                    f"{name!r:.40} is no built-in tool; write {' or '.join(_BUILT_IN)}"
-                )
+            if name not in BUILT_IN_TOOLS:
+                known = " or ".join(BUILT_IN_TOOLS)
+                raise tools.error(f"{name!r:.40} is no built-in tool; write {known}")
         return cls(identity.optional_text() or None, names)
 
     def apply_to(self, message: Message) -> None:
@@ -357,10 +354,9 @@ class _SystemSettings(NamedTuple):
             return
         if self.model_identity is not None:
             content.with_model_identity(self.model_identity)
-        if "browser" in self.built_in:
-            content.with_browser_tool()
-        if "python" in self.built_in:
-            content.with_python_tool()
+        for name, tool in BUILT_IN_TOOLS.items():
+            if name in self.built_in:
+                content.with_tools(tool.namespace)
 
 
 def _first_given(one: JsonField, other: JsonField) -> JsonField:

@@ -17,13 +17,15 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from torch.utils.data import IterableDataset, get_worker_info
 
+from .addresses import RemotePath, source_path
+
 __all__ = ["MixedRows", "PreparedRows"]
 
 _Row = dict[str, list[int]]
 
 
 class _Group(NamedTuple):
-    path: Path
+    path: Path | RemotePath
     number: int
     rows: int
 
@@ -49,16 +51,14 @@ class PreparedRows(IterableDataset[_Row]):
     ) -> None:
         if not 0 <= rank < world_size:
             raise ValueError(f"the rank is {rank}, but there are {world_size} ranks from 0")
-        data = Path(folder)
-        data = data / "data" if (data / "data").is_dir() else data
         self._groups = [
             _Group(path, number, meta.row_group(number).num_rows)
-            for path in sorted(data.glob("*.parquet"))
-            for meta in [pq.read_metadata(path)]
+            for path in _parquet_files(source_path(folder))
+            for meta in [_metadata(path)]
             for number in range(meta.num_row_groups)
         ]
         if not self._groups:
-            raise ValueError(f"{data} has no Parquet files; give an output folder of prepare")
+            raise ValueError(f"{folder} has no Parquet files; give an output folder of prepare")
         self._rank = rank
         self._world_size = world_size
         self._seed = seed
@@ -111,11 +111,26 @@ class PreparedRows(IterableDataset[_Row]):
             if self._shuffle:
                 chance = f"{self._seed} {self._epoch} {group.path.name} {group.number}"
                 random.Random(chance).shuffle(order)
-            with pq.ParquetFile(group.path) as file:
-                table = file.read_row_group(group.number)
+            with group.path.open("rb") as file, pq.ParquetFile(file) as parquet:
+                table = parquet.read_row_group(group.number)
             for at in order[position - before : end - before]:
                 yield {name: table.column(name)[at].as_py() for name in table.column_names}
                 position += 1
+
+
+def _parquet_files(folder: Path | RemotePath) -> list[Path] | list[RemotePath]:
+    """Return the files of an output folder, or of its folder `data`, by name."""
+    if isinstance(folder, RemotePath):
+        data = folder / "data"
+        data = data if data.names() else folder
+        return [data / name for name in data.names() if name.endswith(".parquet")]
+    path = folder / "data" if (folder / "data").is_dir() else folder
+    return sorted(path.glob("*.parquet"))
+
+
+def _metadata(path: Path | RemotePath) -> Any:
+    with path.open("rb") as file:
+        return pq.read_metadata(file)
 
 
 class MixedRows(IterableDataset[_Row]):

@@ -16,14 +16,16 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ... import __version__
 from ...apis.current_date import TODAY
+from .addresses import OutputError, OutputFolderError, RemotePath, source_path
 from .megatron import write_megatron
 from .processes import Runner, ShardJob, local_runner
 from .report import REASONS_FILE, TokenReport, general_reason, write_plot
@@ -31,19 +33,18 @@ from .shards import PrepareSettings, Shard, read_shard
 from .sources import (
     TEMPORARY,
     Chunk,
-    OutputError,
-    OutputFolderError,
     SourceFile,
     UnpackedFiles,
     atomic_file,
     find_chunks,
     find_files,
-    source_path,
 )
 
 __all__ = ["Preparation", "Progress", "Rejection", "finished_shards", "prepare"]
 
 _MANIFEST = "manifest.json"
+_STATE = ".harmony"
+_REPORTS = ("rejected.jsonl", REASONS_FILE, "report.json", "report.svg", "README.md")
 
 _CARD = """\
 ---
@@ -88,14 +89,14 @@ class Rejection(NamedTuple):
 class Preparation:
     """The output folder, the counts of its tokens, and one rejected row for each reason."""
 
-    out: Path
+    out: Path | RemotePath
     report: TokenReport
     rejected: list[Rejection]
 
 
 def prepare(
-    source: Path | str,
-    out: Path,
+    source: Path | RemotePath | str,
+    out: Path | RemotePath | str,
     settings: PrepareSettings | None = None,
     *,
     workers: int | None = None,
@@ -105,8 +106,9 @@ def prepare(
 ) -> Preparation:
     """Make training data from a file or a folder; continue an interrupted preparation.
 
-    `source` may be an address that fsspec opens, such as ``s3://bucket/rows``; it is read where it
-    lies.
+    `source` and `out` may be addresses that fsspec opens, such as ``s3://bucket/rows``. Such a
+    source is read where it lies. Such an output gets each shard when it is made; another machine
+    can continue it.
 
     If the settings use today's date, a continued preparation keeps the date of its first start.
 
@@ -121,18 +123,45 @@ def prepare(
     contains other files, and `OutputError` if the output cannot be written.
     """
     place = source_path(source)
-    if isinstance(place, Path) and out.resolve() == place.resolve():
+    settings = settings or PrepareSettings()
+    runner = runner or local_runner(workers)
+    target = source_path(out)
+    if isinstance(target, Path):
+        _check_folder(target, place)
+        return _prepare(place, target, target, settings, runner, watch, chunk_bytes)
+    if settings.megatron:
+        raise OutputFolderError(f"{out}: Megatron reads its files on a disk; give a folder")
+    with tempfile.TemporaryDirectory(prefix="harmony-prepare-") as name:
+        made = _prepare(place, Path(name), target, settings, runner, watch, chunk_bytes)
+    return replace(made, out=target)
+
+
+def _check_folder(out: Path, source: Path | RemotePath) -> None:
+    if isinstance(source, Path) and out.resolve() == source.resolve():
         raise OutputFolderError(f"{out} is the input itself; give another folder for the output")
-    if isinstance(place, Path) and out.resolve().is_relative_to(place.resolve()):
+    if isinstance(source, Path) and out.resolve().is_relative_to(source.resolve()):
         raise OutputFolderError(f"{out} is inside {source}; give a folder elsewhere for the output")
     if out.exists() and not out.is_dir():
         raise OutputFolderError(f"{out} is a file; give a folder for the output")
+
+
+def _prepare(
+    source: Path | RemotePath,
+    out: Path,
+    target: Path | RemotePath,
+    settings: PrepareSettings,
+    runner: Runner,
+    watch: Callable[[Progress], None] | None,
+    chunk_bytes: int | None,
+) -> Preparation:
+    """Prepare in the folder `out`, which is `target` itself, or passes on what `target` needs."""
+    _download_state(target, out)
     earlier = _read_manifest(out)
     begun = TODAY if earlier is None else earlier["settings"]["start_date"]
-    settings = (settings or PrepareSettings()).dated(begun)
+    settings = settings.dated(begun)
     if chunk_bytes is None:
         chunk_bytes = settings.chunk_bytes()
-    files = find_files(place)
+    files = find_files(source)
     stats = {str(file.path): file.path.stat() for file in files}
     manifest = {  # everything that determines the shards
         "version": __version__,
@@ -140,16 +169,33 @@ def prepare(
         "files": {path: [stat.st_size, stat.st_mtime_ns] for path, stat in stats.items()},
         "chunk_bytes": chunk_bytes,
     }
-    _begin(out, manifest, earlier)
+    _begin(out, target, manifest, earlier)
     _remove_unfinished(out)
     try:
-        return _make(out, files, settings, runner or local_runner(workers), watch, chunk_bytes)
+        made = _make(out, target, files, settings, runner, watch, chunk_bytes)
     finally:
         _remove_unfinished(out)
+    if isinstance(target, RemotePath):
+        for name in _REPORTS:
+            if (out / name).exists():
+                (target / name).upload(out / name)
+            else:
+                (target / name).remove()
+    return made
+
+
+def _download_state(target: Path | RemotePath, out: Path) -> None:
+    """Bring what an address says about finished shards into the folder where it is read."""
+    if isinstance(target, RemotePath):
+        for name in (target / _STATE).names():
+            if not (_state(out) / name).exists():
+                _state(out).mkdir(exist_ok=True)
+                (target / _STATE / name).download(_state(out) / name)
 
 
 def _make(
     out: Path,
+    target: Path | RemotePath,
     files: Sequence[SourceFile],
     settings: PrepareSettings,
     runner: Runner,
@@ -170,7 +216,7 @@ def _make(
         total=settings.unpacked_bytes,
     )
     chunks = find_chunks(files, chunk_bytes, unpacked)
-    jobs = [ShardJob(number, chunk, settings, out) for number, chunk in enumerate(chunks)]
+    jobs = [ShardJob(number, chunk, settings, target) for number, chunk in enumerate(chunks)]
     stored = (read_shard(job.number, state) for job in jobs)
     shards = {shard.number: shard for shard in stored if shard is not None}
     missing = [job for job in jobs if job.number not in shards]
@@ -198,6 +244,7 @@ def _make(
             under_way.pop(shard.number, None)
             finished += chunks[shard.number].size
             show()
+    _download_state(target, out)
     names = sorted({file.path.name for file in files})
     title = names[0] if len(names) == 1 else f"{len(names):,} files"
     preparation = _finish(out, title, chunks, [shards[job.number] for job in jobs])
@@ -207,9 +254,17 @@ def _make(
     return preparation
 
 
-def finished_shards(out: Path) -> int:
+def finished_shards(out: Path | RemotePath) -> int:
     """Count the shards in an output folder that are done and kept."""
-    return sum(1 for _ in _state(out).glob("[0-9]*.json"))
+    return sum(name.removesuffix(".json").isdecimal() for name in _names(out, _STATE))
+
+
+def _names(place: Path | RemotePath, folder: str = "") -> list[str]:
+    """Return the names in an output, or in a folder of it."""
+    if isinstance(place, RemotePath):
+        return (place / folder if folder else place).names()
+    parent = place / folder
+    return [path.name for path in parent.iterdir()] if parent.is_dir() else []
 
 
 def _data(out: Path) -> Path:
@@ -217,7 +272,7 @@ def _data(out: Path) -> Path:
 
 
 def _state(out: Path) -> Path:
-    return out / ".harmony"
+    return out / _STATE
 
 
 def _read_manifest(out: Path) -> dict[str, Any] | None:
@@ -228,17 +283,24 @@ def _read_manifest(out: Path) -> dict[str, Any] | None:
     return manifest
 
 
-def _begin(out: Path, manifest: dict[str, Any], earlier: dict[str, Any] | None) -> None:
-    if earlier is None and out.exists() and any(out.iterdir()):
-        raise OutputFolderError(f"{out} is not empty; give another folder for the output")
+def _begin(
+    out: Path,
+    target: Path | RemotePath,
+    manifest: dict[str, Any],
+    earlier: dict[str, Any] | None,
+) -> None:
+    if earlier is None and _names(target):
+        raise OutputFolderError(f"{target} is not empty; give another folder for the output")
     state = _state(out)
     if earlier not in (None, manifest):
-        if any(_data(out).glob("*.parquet")):
+        if any(name.endswith(".parquet") for name in _names(target, "data")):
             raise OutputFolderError(
-                f"{out} has examples of other rows or with other options; "
+                f"{target} has examples of other rows or with other options; "
                 "give another folder for the output, or remove this one"
             )
         shutil.rmtree(state)  # such as a first try in which all rows were rejected
+        if isinstance(target, RemotePath):
+            (target / _STATE).remove()
     try:
         _data(out).mkdir(parents=True, exist_ok=True)
         state.mkdir(exist_ok=True)
@@ -247,6 +309,8 @@ def _begin(out: Path, manifest: dict[str, Any], earlier: dict[str, Any] | None) 
         raise OutputError(error.errno, problem) from error
     with atomic_file(state / _MANIFEST) as path:
         path.write_text(json.dumps(manifest), encoding="utf-8")
+    if isinstance(target, RemotePath):
+        (target / _STATE / _MANIFEST).upload(state / _MANIFEST)
 
 
 def _finish(out: Path, title: str, chunks: Sequence[Chunk], shards: Sequence[Shard]) -> Preparation:

@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -22,6 +23,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TypeAlias
 
+from .addresses import RemotePath
 from .shards import PrepareSettings, Shard, prepare_shard
 from .sources import Chunk
 
@@ -38,11 +40,24 @@ class ShardJob:
     number: int
     chunk: Chunk
     settings: PrepareSettings
-    out: Path
+    out: Path | RemotePath
 
     def run(self, on_read: Callable[[int], None] | None = None) -> Shard:
         """Make the shard; `on_read` is called with the bytes of the chunk that have been read."""
-        data, state = self.out / "data", self.out / ".harmony"
+        if isinstance(self.out, Path):
+            return self._make(self.out, on_read)
+        with tempfile.TemporaryDirectory(prefix="harmony-shard-") as name:
+            folder = Path(name)
+            for part in ("data", ".harmony"):
+                (folder / part).mkdir()
+            shard = self._make(folder, on_read)
+            # The last file marks the shard as done, as on a disk.
+            for file in [*folder.glob("data/*"), *sorted(folder.glob(".harmony/*"), reverse=True)]:
+                (self.out / file.parent.name / file.name).upload(file)
+        return shard
+
+    def _make(self, out: Path, on_read: Callable[[int], None] | None) -> Shard:
+        data, state = out / "data", out / ".harmony"
         return prepare_shard(self.number, self.chunk, self.settings, data, state, on_read)
 
 

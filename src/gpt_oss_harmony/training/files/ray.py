@@ -25,8 +25,8 @@ def ray_runner() -> Runner:
     """Make shards on the cluster that Ray is connected to, or on this machine.
 
     ``prepare(source, out, runner=ray_runner())`` makes the same bytes as without it. All nodes must
-    have the source and the output at the same path. Progress is reported after each shard. Raises
-    `ModuleNotFoundError` if Ray is missing.
+    have the source and the output at the same path or address. Progress is reported after each
+    shard. Raises `ModuleNotFoundError` if Ray is missing.
     """
     try:
         import ray.data

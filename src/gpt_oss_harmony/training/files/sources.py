@@ -19,13 +19,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -34,6 +33,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from ...errors import ConversationError
 from ..row_forms import detect_form
 from ..rows import parse_line, without_nulls
+from .addresses import OutputError, RemotePath, SourceError, UnpackedSizeError, source_path
 
 __all__ = [
     "CHUNK_BYTES",
@@ -42,10 +42,6 @@ __all__ = [
     "UNPACKED_BYTES",
     "UNPACKED_RATIO",
     "Chunk",
-    "OutputError",
-    "OutputFolderError",
-    "RemotePath",
-    "SourceError",
     "SourceFile",
     "SourceRow",
     "UnpackedFiles",
@@ -53,7 +49,6 @@ __all__ = [
     "find_chunks",
     "find_files",
     "read_chunk",
-    "source_path",
 ]
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -81,112 +76,7 @@ _CODECS = {".gz": "gzip", ".zst": "zstd"}
 FileKind = Literal["jsonl", "parquet", "arrow"]
 
 
-class SourceError(ValueError):
-    """The input has no readable rows, or the output folder cannot be used."""
-
-
-class OutputFolderError(SourceError):
-    """The output folder is no folder, is in the input, or has other files; the text names it."""
-
-
-class UnpackedSizeError(SourceError):
-    """A compressed file unpacks to more bytes than allowed."""
-
-
-class OutputError(OSError):
-    """A file of the output cannot be written: the disk is full, or the folder is not ours."""
-
-
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
-
-
-class RemoteStat(NamedTuple):
-    """The size of a remote file, and a number that changes with its content."""
-
-    st_size: int
-    st_mtime_ns: int
-
-
-@dataclass(frozen=True)
-class RemotePath:
-    """A file or a folder at an address that fsspec can open; with the methods of `Path` used here.
-
-    Raises `SourceError` where the address cannot be opened.
-    """
-
-    address: str
-
-    def __str__(self) -> str:
-        return self.address
-
-    @property
-    def name(self) -> str:
-        """The last part of the address."""
-        return PurePosixPath(self.address).name
-
-    @property
-    def suffix(self) -> str:
-        """The end of the name, from its last point."""
-        return PurePosixPath(self.name).suffix
-
-    @property
-    def suffixes(self) -> list[str]:
-        """All ends of the name."""
-        return PurePosixPath(self.name).suffixes
-
-    def open(self, _mode: str = "rb") -> BinaryIO:
-        """Open the file for reading."""
-        files, path = self._opened()
-        file: BinaryIO = files.open(path, "rb")
-        return file
-
-    def stat(self) -> RemoteStat:
-        """Return the size, and a number from what the store says about the version."""
-        files, path = self._opened()
-        info = files.info(path)
-        version = json.dumps(
-            {name: str(info[name]) for name in _VERSIONS if info.get(name) is not None}
-        )
-        digest = hashlib.blake2b(version.encode(), digest_size=6).digest()
-        return RemoteStat(int(info["size"] or 0), int.from_bytes(digest, "big"))
-
-    def files(self) -> list[RemotePath]:
-        """Return the files of a folder and of all folders in it, or the file itself."""
-        files, path = self._opened()
-        try:
-            if files.isdir(path):
-                return [RemotePath(files.unstrip_protocol(name)) for name in files.find(path)]
-            if files.exists(path):
-                return [self]
-        except OSError as error:
-            raise SourceError(f"{self}: {error}") from error
-        raise SourceError(f"{self}: nothing is at this address; check it")
-
-    def _opened(self) -> tuple[Any, str]:
-        import fsspec  # type: ignore[import-untyped]
-
-        try:
-            files, path = fsspec.core.url_to_fs(self.address)
-        except (ImportError, ValueError, OSError) as error:
-            raise SourceError(f"{self}: {error}") from error
-        return files, path
-
-
-_VERSIONS = (
-    "etag",
-    "ETag",
-    "mtime",
-    "LastModified",
-    "last_modified",
-    "sha256",
-    "blob_id",
-    "created",
-)
-
-
-def source_path(source: Path | str) -> Path | RemotePath:
-    """Return a path, or an address such as ``s3://bucket/rows.jsonl`` as a `RemotePath`."""
-    return RemotePath(source) if isinstance(source, str) and "://" in source else Path(source)
 
 
 def _opened(path: str) -> BinaryIO:
