@@ -1,6 +1,7 @@
 // Talks to a server by the AI SDK: `node --import tsx client.ts URL MODEL`.
 // Every case runs with every provider; what came of it is written as one JSON object.
 
+import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenResponses } from "@ai-sdk/open-responses";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
@@ -27,11 +28,14 @@ const compatible = createOpenAICompatible({
   supportsStructuredOutputs: true,
 });
 
+const anthropic = createAnthropic(settings);
+
 const providers: Record<string, (name: string) => LanguageModel> = {
   responses: openai.responses,
   chat: openai.chat,
   open: openResponses,
   compatible,
+  anthropic,
 };
 
 const weather = tool({
@@ -44,6 +48,8 @@ const weather = tool({
 });
 const list = z.object({ items: z.array(z.string()).describe("entries on the shopping list") });
 const plain = { temperature: 0, maxRetries: 0 };
+// For models that it does not know, Anthropic's provider asks for JSON by a tool.
+const json = { providerOptions: { anthropic: { structuredOutputMode: "outputFormat" } } } as const;
 
 const cases: Record<string, (chosen: LanguageModel) => Promise<unknown>> = {
   async text(chosen) {
@@ -120,6 +126,7 @@ const cases: Record<string, (chosen: LanguageModel) => Promise<unknown>> = {
   async object(chosen) {
     const answer = await generateObject({
       ...plain,
+      ...json,
       model: chosen,
       schema: list,
       schemaName: "shopping_list",
@@ -132,6 +139,7 @@ const cases: Record<string, (chosen: LanguageModel) => Promise<unknown>> = {
   async output(chosen) {
     const answer = streamText({
       ...plain,
+      ...json,
       model: chosen,
       output: Output.object({ schema: list, name: "shopping_list" }),
       prompt: "I need to buy coffee, soda and eggs",
