@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 OPENING = """# Server endpoints
@@ -28,7 +28,7 @@ more has the body [`ErrorAnswer`](#erroranswer):
 | 503 | The engine is not available, or the server is shutting down. |
 """
 
-MODELS = """## Models
+JSON_OBJECTS = """## JSON objects
 
 The fields of requests and responses. A field that is not *required* may be left out or null.
 """
@@ -54,28 +54,41 @@ Json = dict[str, Any]
 
 def endpoint_page(document: Json) -> str:
     """Return the page: the endpoints by tag, then the models."""
-    lines = [OPENING]
-    for tag in _tags(document):
+    lines = [OPENING, *_overview(document)]
+    for tag, endpoints in _by_tag(document).items():
         lines += [f"## {tag}\n"]
-        for path, method, operation in _operations(document):
-            if operation["tags"] == [tag]:
-                lines += _endpoint(f"{method.upper()} {path}", operation, document)
-    lines.append(MODELS)
+        for title, operation in endpoints:
+            lines += _endpoint(title, operation, document)
+    lines.append(JSON_OBJECTS)
     for name, schema in document["components"]["schemas"].items():
         if not _is_form(name):
             lines += [f"### {_title(name)}\n", *_paragraphs(schema), *_fields(schema)]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _operations(document: Json) -> Iterator[tuple[str, str, Json]]:
+def _overview(document: Json) -> Iterator[str]:
+    """Yield the table of all endpoints, with links to their sections."""
+    yield "| Endpoint | Purpose |\n| --- | --- |"
+    for endpoints in _by_tag(document).values():
+        for title, operation in endpoints:
+            purpose = _in_cell(operation["description"].split("\n\n")[0])
+            yield f"| [`{title}`](#{_anchor(title)}) | {purpose} |"
+    yield "| [JSON objects](#json-objects) | The fields of requests and responses. |\n"
+
+
+def _anchor(heading: str) -> str:
+    words = re.sub(r"[^\w\s-]", "", heading).strip().lower()
+    return re.sub(r"\s+", "-", words)
+
+
+def _by_tag(document: Json) -> dict[str, list[tuple[str, Json]]]:
+    """Return the titles and operations of the endpoints, by tag."""
+    endpoints: dict[str, list[tuple[str, Json]]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            yield path, method, operation
-
-
-def _tags(document: Json) -> Iterable[str]:
-    operations = (operation for _, _, operation in _operations(document))
-    return dict.fromkeys(tag for operation in operations for tag in operation["tags"])
+            for tag in operation["tags"]:
+                endpoints.setdefault(tag, []).append((f"{method.upper()} {path}", operation))
+    return endpoints
 
 
 def _endpoint(title: str, operation: Json, document: Json) -> Iterator[str]:

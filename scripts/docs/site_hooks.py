@@ -13,6 +13,9 @@ Each language has a search index of its own: its pages, and the English pages wi
 ``extra.search_words`` in mkdocs.yml has other words that people type for a page; the search counts
 them above all else and shows them with its results.
 
+The examples of some pages have links into the playground: see `playground_links.py`. A link to the
+published playground is relative on the site, so that a copy of the site has its own.
+
 A page that loads anything from another host is an error.
 """
 
@@ -27,6 +30,7 @@ from typing import Any
 
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import InclusionLevel
+from playground_links import linked_examples
 from translations import RECORD
 
 _log = logging.getLogger("mkdocs.hooks.site_hooks")
@@ -108,6 +112,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     for part, weight in _WEIGHTS.items():
         if page.file.src_uri.startswith(part):
             page.meta["search"] = {"boost": weight}
+    i18n = config.get("plugins", {}).get("i18n")
+    language = i18n.current_language if i18n else "en"
+    markdown = linked_examples(markdown, page.file.src_uri, "../" * page.url.count("/"), language)
     english = re.sub(r"\.\w\w\.md$", ".md", page.file.src_uri)
     if words := config["extra"].get("search_words", {}).get(english):
         page.meta["tags"] = words
@@ -120,8 +127,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     return markdown
 
 
-def on_page_content(html: str, **_: Any) -> str:
+def on_page_content(html: str, page: Any, config: Any, **_: Any) -> str:
     """Show narrow pictures on telephones, and escaped bars in the code of tables as GitHub does."""
+    published = f"{config['site_url']}playground/"
+    html = html.replace(f'href="{published}', f'href="{"../" * page.url.count("/")}playground/')
     html = _PICTURE.sub(
         r'<picture><source media="(max-width: 600px)" srcset="\2-narrow.svg">\1</picture>', html
     )

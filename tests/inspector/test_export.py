@@ -27,6 +27,7 @@ from gpt_oss_harmony.inspector.export import PythonProgram, python_program, quot
 from gpt_oss_harmony.inspector.rendering import rendered_conversation
 from gpt_oss_harmony.inspector.wire import RenderBody
 from gpt_oss_harmony.sampled_messages import with_sampled_tokens
+from support.examples import examples
 from support.inspector_client import CHAT, HARMONY, HOSTILE, RESPONSE, call
 from support.strategies import odd_messages, usual_messages
 from support.training_conversations import any_letters, conversation, likely_letters
@@ -133,7 +134,7 @@ conversations = (any_letters | likely_letters).map(conversation) | st.lists(
 ).map(Conversation.from_messages)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(conversations, bodies)
 def test_any_program_gives_the_same_tokens(said: Conversation, body: RenderBody) -> None:
     try:

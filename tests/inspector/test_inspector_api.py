@@ -35,6 +35,7 @@ from gpt_oss_harmony.training import (
     inference_prompt,
     training_examples,
 )
+from support.examples import examples
 from support.inspector_client import CHAT, HARMONY, HOSTILE, RESPONSE, call, send
 from support.strategies import Outcome, odd_messages, outcome, streams, usual_messages, wild_streams
 from support.training_conversations import any_letters, conversation, likely_letters
@@ -42,7 +43,7 @@ from support.training_conversations import any_letters, conversation, likely_let
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 GUIDE = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
 
-laws = settings(max_examples=60)
+laws = settings(max_examples=examples(60))
 
 Reasoning = Literal["by-turn", "reference", "keep"]
 reasonings = st.sampled_from(get_args(Reasoning))
@@ -558,6 +559,11 @@ BROKEN: dict[str, tuple[str, int, str, list[str], list[str]]] = {
 }  # fmt: skip
 
 
+def test_a_strict_error_names_the_texts_of_tokens() -> None:
+    error = call("parse", input="<|channel|>final<|message|>Hi<|end|>assistant")["strict"]["error"]
+    assert error["detail"] == "found 'assistant', expected '<|start|>'"
+
+
 @pytest.mark.parametrize(
     ("written", "position", "problem", "kinds", "texts"), BROKEN.values(), ids=BROKEN
 )
@@ -907,7 +913,7 @@ def changed_bodies(draw: st.DrawFn) -> tuple[str, Any]:
     return name, body
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(changed_bodies() | st.tuples(st.sampled_from(sorted(BODIES)), json_values))
 def test_any_json_is_answered(request: tuple[str, Any]) -> None:
     """The client raises what an endpoint raises; there is no answer with 500."""

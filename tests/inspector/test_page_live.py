@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from gpt_oss_harmony import load_harmony_encoding
@@ -62,9 +63,11 @@ def live(
 ) -> Iterator[Page]:
     """Serve an engine, and open the tab where one can talk with it."""
     with serving(engine, settings) as url:
-        yield visitor.open(
+        page = visitor.open(
             url.removesuffix("v1") + fragment("live", **{"source": BEGINNING, **document})
         )
+        yield page
+        page.context.close()  # before the server ends: a page may still ask it to render
 
 
 def say(page: Page, text: str) -> None:
@@ -209,6 +212,34 @@ def test_what_the_model_says_is_text(visitor: Visitor) -> None:
         say(page, said)
         expect(status(page)).to_contain_text("The turn has ended")
         expect(chat(page).get_by_role("article").last).to_contain_text(said)
+        assert page.locator("[hostile]").count() == 0
+        assert page.evaluate("window.hostile") is None
+
+
+NAMES = [  # of tools, as an MCP server may choose them
+    "<img/hostile/src=/x/onerror=window.hostile=1>",
+    "<script/hostile>Reflect.set(window,'hostile',1)</script>",
+    "&lt;b/hostile&gt;",
+    "'/hostile/autofocus/onfocus",
+    '"><b/hostile>',
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_names_of_mcp_tools_are_text(visitor: Visitor, name: str) -> None:
+    tool = {"name": name, "description": name, "parameters": None}
+    namespace = {"name": "host", "description": name, "tools": [tool]}
+    developer = {"type": "developer_content", "tools": {"host": namespace}}
+    source = {"messages": [{"role": "developer", "content": [developer]}]}
+    called = name.replace("=", "")  # a header ends a name there
+    call = f"<|channel|>commentary to=host.{called} <|constrain|>json<|message|>{{}}<|call|>"
+    with live(visitor, ScriptedEngine(call, FINAL), source=source) as page:
+        say(page, name)
+        result = page.get_by_role("textbox", name=f"Result of host.{called}")
+        result.fill(name)
+        page.get_by_role("button", name="Go on", exact=True).click()
+        expect(chat(page)).to_contain_text("It is sunny.")
+        expect(chat(page)).to_contain_text(f"host.{called}")
         assert page.locator("[hostile]").count() == 0
         assert page.evaluate("window.hostile") is None
 

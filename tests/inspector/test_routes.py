@@ -9,7 +9,7 @@ import pytest
 
 import gpt_oss_harmony.inspector
 from gpt_oss_harmony import __version__
-from gpt_oss_harmony.inspector import routes
+from gpt_oss_harmony.inspector.calls import MAX_VALUES
 from support.inspector_client import CHAT, HERE, client
 from support.responses_server import serving
 
@@ -72,6 +72,7 @@ def test_nothing_but_the_page_is_served(path: str) -> None:
 def test_settings_say_what_there_is() -> None:
     assert client.get("/inspector/api/settings").json() == {
         "version": __version__,
+        "grammar": True,
         "live": False,
         "needs_key": False,
         "model": None,
@@ -131,6 +132,7 @@ def test_the_server_has_it_and_its_model() -> None:
         assert server.get("/").content == client.get("/").content
         assert server.get("/inspector/api/settings").json() == {
             "version": __version__,
+            "grammar": True,
             "live": True,
             "needs_key": False,
             "model": "script",
@@ -171,7 +173,7 @@ def test_the_server_has_a_smaller_limit_where_it_was_told_one() -> None:
 
 
 def test_the_values_of_a_request_are_limited() -> None:
-    body = b'{"text":"' + b"," * routes.MAX_VALUES + b',"}'
+    body = b'{"text":"' + b"," * MAX_VALUES + b',"}'
     answer = client.post("/inspector/api/parse", content=body, headers=JSON)
     assert answer.status_code == 413
     assert "500,000 values" in answer.json()["error"]["message"]

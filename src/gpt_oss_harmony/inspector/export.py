@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
 
 from ..apis.request_body import is_deeper
+from ..conversation.built_in_tools import BUILT_IN_TOOLS
 from ..conversation.content import TextContent
 from ..conversation.messages import Conversation, Message
 from ..conversation.tool_namespaces import ToolNamespaceConfig
@@ -35,8 +36,6 @@ _WIDTH = 88
 _CALL_WIDTH = _WIDTH - len("        ,")
 _DATA_WIDTH = 48
 """Most characters of a call and of a list or dict on one line: most are indented, data deeply."""
-
-_BUILT_IN = (ToolNamespaceConfig.browser(), ToolNamespaceConfig.python())
 
 _MODULES = {
     "SampledMessage": "gpt_oss_harmony.sampled_messages",
@@ -204,8 +203,11 @@ class PythonProgram:
         """Write the expression of a value: JSON, a model or an enum."""
         if isinstance(value, Enum):
             return self._name(f"{type(value).__name__}.{value.name}")
-        if isinstance(value, ToolNamespaceConfig) and value in _BUILT_IN:
-            return self._call(f"ToolNamespaceConfig.{value.name}")
+        if isinstance(value, ToolNamespaceConfig):
+            built_in = BUILT_IN_TOOLS.get(value.name)
+            has_name = hasattr(ToolNamespaceConfig, value.name)
+            if built_in is not None and has_name and value == built_in.namespace:
+                return self._call(f"ToolNamespaceConfig.{value.name}")
         if isinstance(value, BaseModel):
             fields = {}
             for name, field in type(value).model_fields.items():

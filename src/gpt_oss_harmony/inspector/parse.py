@@ -38,9 +38,14 @@ class RecoveryJson(TypedDict):
 
 
 class Failure(TypedDict):
-    """The error of the strict parser; `position` is a token's index, or the number of tokens."""
+    """The error of the strict parser; `position` is a token's index, or the number of tokens.
+
+    `message` has the reference's words, with token ids; `detail` names the tokens by their texts,
+    if it can.
+    """
 
     message: str
+    detail: str
     position: int
 
 
@@ -93,7 +98,11 @@ def _reading(tokens: Sequence[int], body: ParseBody, *, strict: bool) -> Reading
         parser.process_eos()
         recorder.note_end()
     except (TokenError, OverflowError) as problem:
-        error = {"message": getattr(problem, "problem", str(problem)), "position": recorder.index}
+        error = {
+            "message": getattr(problem, "problem", str(problem)),
+            "detail": getattr(problem, "detail", ""),
+            "position": recorder.index,
+        }
         recorder.note_state(recorder.index)
     return {
         "changes": recorder.changes,

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
-import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import resources
-from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -18,17 +16,16 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
-from .. import __version__
-from ..apis.request_body import RequestBody, read_body
-from ..errors import HarmonyError
 from ..web import RequestGuard
-from .allowed import allowed
-from .append import appended
-from .comparison import comparison
-from .export import exported
-from .parse import parsing
-from .rendering import rendering
-from .wire import AllowedBody, AppendBody, ExportBody, InspectorError, ParseBody, RenderBody
+from .calls import (
+    CALLS,
+    MADE_FILES,
+    MAX_BYTES,
+    answer,
+    json_text,
+    settings,
+)
+from .wire import InspectorError
 
 __all__ = [
     "Admit",
@@ -36,10 +33,9 @@ __all__ = [
     "LiveModel",
     "Run",
     "admit_all",
+    "call_endpoint",
     "create_inspector",
     "inspector_routes",
-    "json_endpoint",
-    "json_response",
     "page_file",
     "start_page",
 ]
@@ -78,19 +74,17 @@ def _file(request: Request, name: str) -> Response:
     media_type = _MEDIA_TYPES.get(name.rpartition(".")[2])
     # Only listed names are opened, so that no path leads out of the folder.
     files = {file.name: file for file in _FOLDER.iterdir()} if media_type else {}
-    if name not in files:
+    if name in MADE_FILES:
+        content = MADE_FILES[name]().encode()
+    elif name in files:
+        content = files[name].read_bytes()
+    else:
         return PlainTextResponse(f"the page has no file {name}\n", 404)
-    content = files[name].read_bytes()
     headers = {**_HEADERS, "ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'}
     if headers["ETag"] in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(content, headers=headers, media_type=media_type)
 
-
-MAX_BYTES = 16 * 1024 * 1024
-MAX_VALUES = 500_000
-
-_Body = TypeVar("_Body", bound=RequestBody)
 
 Run: TypeAlias = "Callable[[Callable[[], Response]], Awaitable[Response]]"
 """Calls a function in a thread."""
@@ -102,16 +96,8 @@ not allowed; the server that runs it handles the error."""
 Endpoint: TypeAlias = "Callable[[Request], Awaitable[Response]]"
 
 
-def json_endpoint(
-    body: type[_Body], work: Callable[[_Body], Mapping[str, Any]], admit: Admit
-) -> Endpoint:
-    """Make an endpoint of a function, which runs in a thread and raises `HarmonyError`."""
-
-    def respond(raw: bytes) -> Response:
-        try:
-            return json_response(work(read_body(body, _parsed(raw))))
-        except HarmonyError as error:
-            return _refused(InspectorError.of(error))
+def call_endpoint(name: str, admit: Admit) -> Endpoint:
+    """Make an endpoint of a call, which runs in a thread."""
 
     async def endpoint(request: Request) -> Response:
         async with admit(request) as run:
@@ -121,23 +107,17 @@ def json_endpoint(
                 return _refused(problem)
             except ClientDisconnect:  # nobody reads the answer
                 return Response(status_code=499)
-            return await run(lambda: respond(raw))
+            return await run(lambda: _json_response(*answer(name, raw)))
 
     return endpoint
 
 
-def json_response(content: Mapping[str, Any], status: int = 200) -> Response:
-    r"""Write JSON in ASCII, because texts may contain lone surrogates.
-
-    >>> json_response({"text": chr(0xD83D)}).body
-    b'{"text":"\\ud83d"}'
-    """
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+def _json_response(status: int, text: str) -> Response:
     return Response(text, status, media_type="application/json")
 
 
 def _refused(problem: InspectorError) -> Response:
-    return json_response(problem.body(), problem.status)
+    return _json_response(problem.status, json_text(problem.body()))
 
 
 async def _received(request: Request) -> bytes:
@@ -151,27 +131,6 @@ async def _received(request: Request) -> bytes:
         if len(body) > MAX_BYTES:
             raise InspectorError(413, f"the request is larger than {MAX_BYTES:,} bytes; send less")
     return bytes(body)
-
-
-def _parsed(raw: bytes) -> Any:
-    def refuse(name: str) -> NoReturn:
-        raise ValueError(f"there is no {name} in JSON")
-
-    def finite(digits: str) -> float:
-        number = float(digits)
-        if math.isinf(number):
-            raise ValueError(f"the number {digits:.20} is too large")
-        return number
-
-    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:
-        # No other thread runs while Python reads them: not in a second, where there are millions.
-        raise InspectorError(413, f"the request holds more than {MAX_VALUES:,} values; send less")
-    try:
-        return json.loads(raw.decode(), parse_constant=refuse, parse_float=finite)
-    except RecursionError:
-        raise InspectorError(400, "the JSON is nested too deeply to be read; flatten it") from None
-    except ValueError as error:  # not UTF-8, not JSON, or a number of too many digits
-        raise InspectorError(400, f"the body is no JSON: {error}") from error
 
 
 class LiveModel(NamedTuple):
@@ -205,28 +164,15 @@ def inspector_routes(
     Completions API.
     """
 
-    async def settings(request: Request) -> Response:
+    async def settings_of(request: Request) -> Response:
         model = None if live is None else await live(request)
-        return json_response(
-            {
-                "version": __version__,
-                "live": model is not None,
-                "needs_key": model is not None and model.needs_key,
-                "model": None if model is None else model.name,
-            }
-        )
+        described = settings() if model is None else settings(model.name, needs_key=model.needs_key)
+        return _json_response(200, json_text(described))
 
-    calls = {
-        "render": json_endpoint(RenderBody, rendering, admit),
-        "append": json_endpoint(AppendBody, appended, admit),
-        "compare": json_endpoint(RenderBody, comparison, admit),
-        "parse": json_endpoint(ParseBody, parsing, admit),
-        "allowed": json_endpoint(AllowedBody, allowed, admit),
-        "export": json_endpoint(ExportBody, exported, admit),
-    }
+    calls = {name: call_endpoint(name, admit) for name in CALLS}
     return [
         _Route("/", start_page),
-        _Route("/inspector/api/settings", settings),
+        _Route("/inspector/api/settings", settings_of),
         *(_Route(f"/inspector/api/{name}", call, methods=["POST"]) for name, call in calls.items()),
         _Route("/inspector/{file}", page_file),
     ]
@@ -236,8 +182,6 @@ def create_inspector() -> Starlette:
     """Make the application; it answers this machine, and no pages of other sites."""
     guard = Middleware(
         RequestGuard,
-        respond=lambda refusal, _: json_response(
-            InspectorError(refusal.status, refusal.problem).body(), refusal.status
-        ),
+        respond=lambda refusal, _: _refused(InspectorError(refusal.status, refusal.problem)),
     )
     return Starlette(routes=inspector_routes(), middleware=[guard])

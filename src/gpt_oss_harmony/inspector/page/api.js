@@ -1,15 +1,29 @@
 /**
- * The server's API: JSON requests and responses, and errors that name the field at fault.
+ * The calls of the page: JSON requests and responses, and errors that name the field at fault.
  *
- * If the server needs an API key, every request has it. The browser keeps it for this tab only.
+ * A server answers them; in the playground, Python in the page does. If the server needs an API key,
+ * every request has it. The browser keeps it for this tab only.
  */
 
+/** @import { Python } from "./python.js" */
 /** @import { Calls, Settings } from "./wire.js" */
 
 import { readJson } from "./json.js";
 
 const HERE = new URL("api/", import.meta.url);
 const KEY = "harmony-inspector-key";
+
+/** @type {Python | null} what answers in the place of a server */
+let python = null;
+
+/**
+ * Let Python in the page answer all calls from now on.
+ *
+ * @param {Python} answering
+ */
+export function answerWith(answering) {
+  python = answering;
+}
 
 /** The server refused, or could not be reached. */
 export class ApiError extends Error {
@@ -69,21 +83,38 @@ export function requestHeaders() {
  * @returns {Promise<Calls[Name]["answers"]>}
  */
 export async function call(name, body, signal) {
+  const text = JSON.stringify(body);
+  if (python !== null) return pythonAnswer(python, name, text, signal);
   const response = await request(new URL(name, HERE), {
     method: "POST",
     headers: requestHeaders(),
-    body: JSON.stringify(body),
+    body: text,
     signal,
   });
   return /** @type {any} */ (readJson(await response.text()));
 }
 
 /**
- * What the server is and has.
+ * @param {Python} answering
+ * @param {string} name
+ * @param {string} body
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<any>}
+ */
+async function pythonAnswer(answering, name, body, signal) {
+  const { status, text } = await answering.call(name, body, signal);
+  const json = readJson(text);
+  if (status === 200) return json;
+  throw errorIn(status, "", json);
+}
+
+/**
+ * What the server, or Python in the page, is and has.
  *
  * @returns {Promise<Settings>}
  */
 export async function settings() {
+  if (python !== null) return pythonAnswer(python, "settings", "");
   return (await request(new URL("settings", HERE), { headers: requestHeaders() })).json();
 }
 
@@ -103,7 +134,7 @@ export async function request(url, init) {
   }
   if (response.ok) return response;
   if (response.status === 401) apiKey.dispatchEvent(new Event("refused"));
-  throw await errorIn(response);
+  throw await errorOf(response);
 }
 
 /**
@@ -116,15 +147,23 @@ export function wasAborted(error) {
 }
 
 /** @param {Response} response */
-async function errorIn(response) {
-  /** @type {{ message?: unknown, param?: unknown }} */
-  let problem = {};
+async function errorOf(response) {
+  let json = null;
   try {
-    problem = (await response.json()).error ?? {};
+    json = await response.json();
   } catch {
     // Not from this server, or cut short: the status says what there is to say.
   }
-  const message = typeof problem.message === "string" ? problem.message : response.statusText;
-  const param = typeof problem.param === "string" ? problem.param : null;
-  return new ApiError(message || `The server answered ${response.status}`, response.status, param);
+  return errorIn(response.status, response.statusText, json);
+}
+
+/**
+ * @param {number} status
+ * @param {string} statusText
+ * @param {any} json the body of the answer
+ */
+function errorIn(status, statusText, json) {
+  const { message, param } = json?.error ?? {};
+  const words = typeof message === "string" ? message : statusText;
+  return new ApiError(words || `The server answered ${status}`, status, typeof param === "string" ? param : null);
 }

@@ -161,14 +161,14 @@ function channelsField(item, place) {
  * @param {Place<SystemItem>} place
  */
 function builtInTools(item, place) {
-  const boxes = /** @type {const} */ (["browser", "python"]).map((name) => {
+  const boxes = Object.entries(BUILT_IN_TOOLS).map(([name, tool]) => {
     const box = element("input", {
       type: "checkbox",
       checked: item.tools?.[name] !== undefined,
       onchange: () =>
         place.edit((old) => {
           const { [name]: _, ...others } = old.tools ?? {};
-          const added = box.checked ? { [name]: BUILT_IN_TOOLS[name] } : {};
+          const added = box.checked ? { [name]: tool } : {};
           return { ...old, tools: noneIfEmpty({ ...others, ...added }) };
         }),
     });

@@ -5,7 +5,7 @@
 
 import { AllowedSteps } from "./allowed-steps.js";
 import { AllowedTokens } from "./allowed-tokens.js";
-import { call, wasAborted } from "./api.js";
+import { call, settings, wasAborted } from "./api.js";
 import { counted, sentence } from "./counted.js";
 import { declaredTools } from "./declared-tools.js";
 import { button, element, fill, labelled } from "./element.js";
@@ -25,6 +25,10 @@ const PLACEHOLDER = `What the model writes after <|start|>assistant:
 const LESSON =
   "The grammar lists the tokens that the model may write next. Choose one of them below, and go on " +
   "token by token; or paste a completion to see where it leaves the grammar.";
+
+const NO_GRAMMAR =
+  "This tab shows which tokens a grammar allows. Grammars need llguidance, which browsers cannot run. " +
+  "Start the page on your own machine: its link opens the same conversation.";
 
 const ALLOWED = "<|channel|>final<|message|>Hello!<|return|>";
 const REFUSED = "<|channel|>final<|message|>Hello!<|call|>";
@@ -63,6 +67,12 @@ export class GrammarTab {
   #lark;
   #grammarSize;
   #lesson;
+  #body;
+  #notice = lesson(
+    "No grammars here",
+    NO_GRAMMAR,
+    element("pre", {}, "pip install 'gpt-oss-harmony[inspect]'\nharmony inspect"),
+  );
 
   /**
    * @param {HTMLElement} host
@@ -70,6 +80,7 @@ export class GrammarTab {
    */
   constructor(host, state) {
     this.#state = state;
+    this.#notice.hidden = true;
     this.#reader = new TabReader(host, (signal) => this.#read(signal));
     const form = element("section", { class: "pane given", "aria-label": "Completion to follow" });
     this.#input = new TokenInput(
@@ -130,7 +141,9 @@ export class GrammarTab {
     this.#results.prepend(this.#lesson);
     this.#results.append(allowed);
     const second = { title: "Allowed tokens", pane: this.#results };
-    host.append(new Panes({ title: "Completion", pane: form }, second, 1).node);
+    this.#body = new Panes({ title: "Completion", pane: form }, second, 1).node;
+    this.#body.hidden = true;
+    host.append(this.#notice, this.#body);
     state.subscribe((_, changed) => {
       const matters = ["source", "form", "options", "completion"];
       if (matters.some((name) => changed.has(/** @type {any} */ (name)))) this.#reader.change();
@@ -138,8 +151,20 @@ export class GrammarTab {
   }
 
   /** The tab has come into view: read what has changed meanwhile. */
-  show() {
-    this.#reader.show();
+  async show() {
+    if (this.#body.hidden) await this.#findGrammar();
+    if (!this.#body.hidden) this.#reader.show();
+  }
+
+  async #findGrammar() {
+    let hasGrammar = true;
+    try {
+      hasGrammar = (await settings()).grammar;
+    } catch (error) {
+      this.#reader.tell(error);
+    }
+    this.#notice.hidden = hasGrammar;
+    this.#body.hidden = !hasGrammar;
   }
 
   /**

@@ -1,6 +1,6 @@
 /** The page: its head, its tabs, and the document in the fragment of the URL. */
 
-import { ApiError, apiKey, settings } from "./api.js";
+import { answerWith, ApiError, apiKey, settings } from "./api.js";
 import { announce } from "./clipboard.js";
 import { CompareTab } from "./compare.js";
 import { ConversationTab } from "./conversation.js";
@@ -200,7 +200,19 @@ function byId(id) {
   return /** @type {HTMLElement} */ (document.getElementById(id));
 }
 
-const name = element("h1", {}, "harmony ", element("span", {}, "inspect"));
+/** In the playground, let Python in the page answer: its folder stands in the document. */
+async function usePython() {
+  const { python: folder } = document.documentElement.dataset;
+  if (folder === undefined) return;
+  const { Python } = await import("./python.js");
+  const { startPython } = await import("./python-start.js");
+  const python = new Python(folder);
+  answerWith(python);
+  startPython(python, byId("top"));
+}
+
+const isPlayground = document.documentElement.dataset.python !== undefined;
+const name = element("h1", {}, "harmony ", element("span", {}, isPlayground ? "playground" : "inspect"));
 const actions = [exampleMenu(), openButton(), button("Share", () => share.open()), themeSwitch()];
 fill(
   byId("top"),
@@ -212,5 +224,6 @@ acceptDrops();
 acceptPastes();
 state.subscribe(() => writeFragment());
 window.addEventListener("popstate", () => readLocation());
+await usePython();
 readSettings();
 readLocation();

@@ -4,7 +4,7 @@ import { cutMessage } from "./reading.js";
 import { messageText } from "./message-card.js";
 import { RECOVERY_WORDS } from "./recovery-words.js";
 
-/** @import { HarmonyMessage, Parsing, Reading } from "./wire.js" */
+/** @import { Failure, HarmonyMessage, Parsing, Reading } from "./wire.js" */
 
 /**
  * @typedef {object} Problem
@@ -37,7 +37,7 @@ export function problemsOf({ tokens, strict, lenient }, tools) {
   });
   const { error } = strict;
   if (error !== null) {
-    const words = strictWords(error.message);
+    const words = strictWords(error);
     const original = words === error.message ? undefined : error.message;
     problems.push({ position: error.position, kind: "strict", words, original, className: "refused" });
   }
@@ -57,12 +57,13 @@ export function problemsOf({ tokens, strict, lenient }, tools) {
 }
 
 /**
- * The words of the page for an error of the strict parser, which says the same as the reference.
+ * The words of the page for an error of the strict parser: the texts of its tokens, where it has them,
+ * instead of the reference's words with their ids.
  *
- * @param {string} message
+ * @param {Failure} error
  */
-export function strictWords(message) {
-  return AT_THE_END[message] ?? message;
+export function strictWords({ message, detail }) {
+  return AT_THE_END[message] ?? (detail || message);
 }
 
 /**

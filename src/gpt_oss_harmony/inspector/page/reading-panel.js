@@ -149,7 +149,7 @@ export class ReadingPanel {
     this.#end.classList.toggle("problem", failed);
     if (failed) {
       const where = error.position < this.#count ? `Token ${error.position}` : "The end";
-      fill(this.#end, element("strong", {}, `${where} does not fit: `), strictWords(error.message));
+      fill(this.#end, element("strong", {}, `${where} does not fit: `), strictWords(error));
     } else if (broken) {
       fill(this.#end, endOf(reading));
     }

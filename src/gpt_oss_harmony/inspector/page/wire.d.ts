@@ -171,8 +171,14 @@ export interface Reading {
   message_ends: number[];
   messages: HarmonyMessage[];
   recoveries: Recovery[];
-  error: null | { message: string; position: number };
+  error: null | Failure;
   incomplete: boolean;
+}
+
+export interface Failure {
+  message: string;
+  detail: string;
+  position: number;
 }
 
 export interface ParseRequest {
@@ -231,6 +237,8 @@ export interface Exported {
 
 export interface Settings {
   version: string;
+  /** Whether there is a call `allowed`. */
+  grammar: boolean;
   live: boolean;
   needs_key: boolean;
   model: string | null;
@@ -245,3 +253,25 @@ export interface Calls {
   allowed: { takes: AllowedRequest; answers: Allowed };
   export: { takes: ExportRequest; answers: Exported };
 }
+
+/** An answer of Python in the page, as a server would send it. */
+export interface Answer {
+  status: number;
+  /** JSON. */
+  text: string;
+}
+
+/** The files of Python, which lie beside their list. */
+export interface PythonFiles {
+  files: { name: string; size: number; sha256: string }[];
+}
+
+export type ToWorker =
+  | { kind: "start"; folder: string; isControlled: boolean }
+  | { kind: "call"; name: string; body: string };
+
+export type FromWorker =
+  | { kind: "progress"; done: number; total: number }
+  | { kind: "ready" }
+  | { kind: "failed"; problem: string }
+  | { kind: "answer"; answer: Answer };
