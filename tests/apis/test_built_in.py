@@ -81,7 +81,7 @@ def test_the_server_of_a_label_is_declared(fields: dict[str, Any], names: set[st
     assert made.built_in_tools == names
     assert set(system_of(made).tools or {}) == names
     kind = item_kind("commentary", "time.now", built_in_tools=made.built_in_tools)
-    assert (kind is ItemKind.MCP_CALL) == bool(names)
+    assert (kind is ItemKind.SERVER_CALL) == bool(names)
 
 
 def test_nothing_is_declared_that_the_server_does_not_have() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,12 @@ import pytest
 import gpt_oss_harmony
 from gpt_oss_harmony import Message, Role, ToolDescription, ToolNamespaceConfig
 from gpt_oss_harmony.apis import ItemKind, ResponsesRequest, item_kind, turn_of_response
+from gpt_oss_harmony.apis.output_items import server_call_item
 from gpt_oss_harmony.apis.requested_tools import RequestedTools, read_tools
 from gpt_oss_harmony.conversation.built_in_tools import (
     BUILT_IN_TOOLS,
     BuiltInTool,
+    CallItem,
     built_in_recipients,
 )
 from gpt_oss_harmony.conversation.json_field import JsonField
@@ -27,9 +31,13 @@ IMAGE_GEN = BuiltInTool(
         tools=[ToolDescription.new("draw", "Draws a picture.", None)],
     ),
     requested_as=("image_gen_2030",),
-    item="code_interpreter_call",  # an item of its own is a kind in `apis.items`
-    item_prefix="ci",
-    running="interpreting",
+    item=CallItem(
+        "image_gen_call",
+        "ig",
+        states=("in_progress", "drawing", "completed"),
+        text="arguments",
+        fields={"arguments": "", "picture": None},
+    ),
 )
 ASKED = {"type": "image_gen_2030"}
 
@@ -60,7 +68,22 @@ def test_an_added_tool_is_read_and_shown() -> None:
     assert find_tool("image_gen.paint", set()) == NamedTool("image_gen.paint")
     assert RequestedTools().recipient("image_gen") == "image_gen"
     kind = item_kind("analysis", "image_gen.draw", built_in_tools=["image_gen"])
-    assert (kind, kind.is_built_in) == (ItemKind.CODE_INTERPRETER_CALL, True)
+    assert (kind, kind.is_of_server) == (ItemKind.SERVER_CALL, True)
+    item = server_call_item("image_gen.draw", id="ig_1", status="completed", picture="a cat")
+    assert item == {
+        "type": "image_gen_call",
+        "id": "ig_1",
+        "status": "completed",
+        "arguments": "",
+        "picture": "a cat",
+    }
+
+
+@pytest.mark.usefixtures("image_gen")
+def test_calls_that_another_server_ran_are_skipped() -> None:
+    call = {"type": "image_gen_call", "id": "ig_1", "status": "completed"}
+    turn = turn_of_response(ResponsesRequest(input=[call, {"role": "user", "content": "Again!"}]))
+    assert "image_gen" not in str(turn.conversation)
 
 
 @pytest.mark.usefixtures("image_gen")
@@ -78,17 +101,47 @@ def test_without_the_table_a_tool_is_unknown() -> None:
     assert find_tool("image_gen.paint", set()) is None
 
 
-def test_the_core_and_the_apis_name_built_in_tools_only_in_the_table() -> None:
-    """A name in the code of another module would be a second list."""
+def words(path: Path) -> Iterator[str]:
+    """The strings of a module that are not documentation, or the quoted words of a script."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".js":
+        yield from re.findall(
+            r"""["'`]([^"'`\n]+)["'`]""", re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+        )
+        return
+    tree = ast.parse(text)
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in documentation:
+            yield node.value if isinstance(node.value, str) else ""
+
+
+DESCRIPTIONS = {
+    "conversation/tool_namespaces.py": "declares the tools",
+    "conversation/built_in_tools.py": "the table",
+    "server/tools/call_items.py": "reads the results of each tool",
+    "cli/options.py": "opens the tools",
+    "apis/requests.py": "lists what requests may include, as OpenAI's API does",
+}
+"""The modules that name built-in tools, with the reason."""
+LANGUAGE = {"inspector/export.py", "inspector/wire.py", "inspector/page/share.js"}
+"""Modules in which Python is the language that the inspector writes."""
+
+
+def test_built_in_tools_are_named_only_where_they_are_described() -> None:
+    """A name in another module would be a second list, which the next tool would miss."""
     package = Path(gpt_oss_harmony.__file__).parent
-    names = {*BUILT_IN_TOOLS, *built_in_recipients()}
-    rooms = ("conversation", "rendering", "parsing", "apis", "inspector")
-    own = {"tool_namespaces.py", "built_in_tools.py"}
-    for path in (path for room in rooms for path in (package / room).rglob("*.py")):
-        if path.name in own:
-            continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        found = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-        literal = {name for name in found if isinstance(name, str)} & names
-        # Python is also the language in which the inspector writes code.
-        assert literal <= ({"python"} if "inspector" in path.parts else set()), path
+    plugin = package.parents[1] / "packages" / "vllm"
+    parts = {tool.item.type for tool in BUILT_IN_TOOLS.values()}
+    parts |= {type_ for tool in BUILT_IN_TOOLS.values() for type_ in tool.requested_as}
+    parts |= {name for name in built_in_recipients() if "." in name}
+    pattern = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, parts))})(?!\w)")
+    found = set[str]()
+    for path in (*package.rglob("*.*"), *plugin.rglob("*.*")):
+        place = path.relative_to(package).as_posix() if path.is_relative_to(package) else path.name
+        if path.suffix not in (".py", ".js") or place.startswith(("tools/browser", "tools/python")):
+            continue  # the tools may name themselves
+        named = {word for word in words(path) if word in BUILT_IN_TOOLS or pattern.search(word)}
+        if named - ({"python"} if place in LANGUAGE else set()):
+            found.add(place)
+    assert found == DESCRIPTIONS.keys()

@@ -25,6 +25,7 @@ from gpt_oss_harmony import (
 from gpt_oss_harmony.apis.chat_input import conversation_from_chat, is_chat, tool_from_chat
 from gpt_oss_harmony.apis.conversation_builder import content_texts
 from gpt_oss_harmony.conversation.json_field import JsonField
+from support.examples import examples
 from support.vectors import cases
 
 USER = {"role": "user", "content": "hi"}
@@ -426,7 +427,7 @@ REQUESTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(REQUESTS)
 def test_any_request_becomes_a_conversation_or_a_clear_error(request_: dict[str, Any]) -> None:
     try:

@@ -90,7 +90,7 @@ KINDS = [
     ("final", "functions.ls", ItemKind.FUNCTION_CALL),
     ("analysis", "browser.search", ItemKind.FUNCTION_CALL),
     ("commentary", "functions.patch", ItemKind.CUSTOM_TOOL_CALL),
-    ("analysis", "python", ItemKind.CODE_INTERPRETER_CALL),
+    ("analysis", "python", ItemKind.SERVER_CALL),
 ]
 
 
@@ -100,7 +100,7 @@ def test_kinds(channel: str | None, recipient: str | None, kind: ItemKind) -> No
     assert actual is kind
     assert kind.is_call == (recipient not in (None, "all", "user"))
     assert kind.is_message == (kind in (ItemKind.COMMENTARY, ItemKind.FINAL_ANSWER))
-    assert kind.is_built_in == (recipient == "python")
+    assert kind.is_of_server == (recipient == "python")
 
 
 @pytest.mark.parametrize(

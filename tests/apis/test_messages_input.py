@@ -37,6 +37,7 @@ from gpt_oss_harmony.apis import (
 )
 from gpt_oss_harmony.grammar import ToolChoice
 from gpt_oss_harmony.sampled_messages import SampledMessage, prompt_tokens
+from support.examples import examples
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 GUIDE = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
@@ -423,7 +424,7 @@ class ThreeRequests:
         ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.none() | TEXTS, st.lists(TURNS, max_size=2), st.lists(STEPS, max_size=2), TEXTS)
 def test_three_apis_have_the_same_prompt(
     system: str | None, turns: list[Turn], steps: list[Step], question: str

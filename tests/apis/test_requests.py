@@ -43,7 +43,7 @@ SHARED_ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"stop": ["a", ""]}, "stop[1]"),
     ({"stop": ["a"] * 17}, "stop"),
     ({"stream": "yes"}, "stream"),
-    ({"max_tokens": 0}, "max_tokens"),
+    ({"max_tokens": -1}, "max_tokens"),
 ]
 RESPONSES_ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"input": 3}, "input: expected text or a list of items"),
@@ -64,6 +64,7 @@ RESPONSES_ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"metadata": {str(index): "" for index in range(17)}},
      "metadata"),
     ({"top_logprobs": 21}, "top_logprobs"),
+    ({"max_tokens": 0}, "max_tokens"),
     ({"reasoning": {"effort": "extreme"}}, "reasoning.effort"),
     ({"truncation": "some"}, "truncation"),
     ({"tools": [3]}, "tools[0]"),
@@ -74,6 +75,7 @@ CHAT_ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"messages": None}, "messages"),
     ({"messages": []}, "messages"),
     ({"n": 0}, "n"),
+    ({"max_tokens": 0}, "max_tokens"),
     ({"logit_bias": {"1": 2}}, "logit_bias: no engine supports this setting; leave it out"),
     ({"top_logprobs": 2}, "top_logprobs: it needs logprobs; set logprobs to true"),
 ]

@@ -35,6 +35,7 @@ from gpt_oss_harmony.apis import (
 from gpt_oss_harmony.engines import Sampling
 from gpt_oss_harmony.grammar import ToolChoice, TurnOptions, turn_grammar
 from gpt_oss_harmony.sampled_messages import SampledMessage, prompt_tokens, with_sampled_tokens
+from support.examples import examples
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 GUIDE = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
@@ -727,7 +728,7 @@ def _tool_call(called: Called, call_id: str) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": function}
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(STEPS, min_size=1, max_size=6))
 def test_both_apis_give_the_same_tokens(steps: list[Step]) -> None:
     response = turn_of_response(ResponsesRequest(input=as_items(steps), tools=[NOW]))
@@ -736,7 +737,7 @@ def test_both_apis_give_the_same_tokens(steps: list[Step]) -> None:
     assert response == chat
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(STEPS, min_size=1, max_size=6), st.integers(0, 6))
 def test_it_does_not_matter_where_the_history_ends(steps: list[Step], cut: int) -> None:
     items = as_items(steps)
@@ -745,7 +746,7 @@ def test_it_does_not_matter_where_the_history_ends(steps: list[Step], cut: int) 
     assert turn_of_response(ResponsesRequest(input=items[cut:]), history) == together
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(STEPS, min_size=1, max_size=6))
 def test_every_text_is_in_the_prompt_or_past_reasoning(steps: list[Step]) -> None:
     made = turn_of_response(ResponsesRequest(input=as_items(steps)))
@@ -791,7 +792,7 @@ WILD = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(WILD)
 def test_any_request_becomes_a_turn_or_a_clear_error(fields: dict[str, Any]) -> None:
     request = ResponsesRequest.model_validate(fields)

@@ -17,6 +17,7 @@ ASKED: Any = [{"role": "user", "content": "What is the weather like in Tokyo?"}]
 SUM: Any = [{"role": "user", "content": "What is 2 + 2?"}]
 
 
+@pytest.mark.slow
 def test_a_stream_says_what_the_whole_answer_says(demo_url: str) -> None:
     options: dict[str, Any] = {"model": "demo", "messages": SUM, "temperature": 0, "logprobs": True}
     with sdk(demo_url) as client:

@@ -13,6 +13,8 @@ from pydantic import BaseModel
 
 from support.served import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 agents = pytest.importorskip("agents", reason="openai-agents needs Python 3.11")
 
 SUNNY = "It is sunny in Paris, 20 degrees."

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from gpt_oss_harmony.server import Settings
 from support.chat_server import CALL, FINAL, THINK
 from support.scripted_engine import ScriptedEngine
-from support.served import PATIENCE, WEATHER_PARAMETERS, serving
+from support.served import PATIENCE, PROGRAM_PATIENCE, WEATHER_PARAMETERS, serving
 
 NODE_FOLDER = Path(__file__).parents[1] / "clients" / "agents"
 
@@ -168,6 +168,7 @@ def test_an_error_within_a_stream() -> None:
         stream.until_done()
 
 
+@pytest.mark.slow
 def test_the_typescript_sdk() -> None:
     node = shutil.which("node")
     if node is None or not (NODE_FOLDER / "node_modules" / ".installed").exists():
@@ -178,7 +179,7 @@ def test_the_typescript_sdk() -> None:
             cwd=NODE_FOLDER,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=PROGRAM_PATIENCE,
             check=False,
         )
     assert done.returncode == 0, done.stderr[-2000:]

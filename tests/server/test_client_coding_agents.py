@@ -6,24 +6,20 @@ The model is a script; each of its completions must be one that the grammar of i
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpt_oss_harmony.grammar import Matcher
 from gpt_oss_harmony.server import Settings
-from support.scripted_engine import ENCODING
-from support.served import PATIENCE, serving
+from support.agent_sessions import BROKEN, REPAIRED, THOUGHT, check_script, run, use
+from support.served import serving
 from support.server_tools import RoomyEngine, answer
 
 FOLDER = Path(__file__).parents[1] / "clients" / "agents"
 MODEL = "gpt-5.5"  # codex gives this one its tool with a grammar, which others do not get
-BROKEN = "def add(a, b):\n    return a - b\n"
 LOOK = "cat calc.py; seq 1 3000"
 PATCH = """*** Begin Patch
 *** Update File: calc.py
@@ -32,12 +28,6 @@ PATCH = """*** Begin Patch
 -    return a - b
 +    return a + b
 *** End Patch"""
-THOUGHT = "<|channel|>analysis<|message|>I use a tool.<|end|><|start|>assistant"
-
-
-def use(name: str, **arguments: Any) -> str:
-    header = f"<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>"
-    return f"{THOUGHT}{header}{json.dumps(arguments)}<|call|>"
 
 
 @pytest.fixture
@@ -47,7 +37,7 @@ def engine() -> RoomyEngine:
 
 @pytest.fixture
 def url(engine: RoomyEngine) -> Iterator[str]:
-    with serving(engine, Settings(model_names=(MODEL,))) as url:
+    with serving(engine, Settings(model_names=(MODEL, "gpt-oss"))) as url:
         yield url
 
 
@@ -67,30 +57,12 @@ def program(name: str) -> str:
     return str(FOLDER / "node_modules" / ".bin" / name)
 
 
-def run(command: list[str], folder: Path, environment: Mapping[str, str]) -> list[dict[str, Any]]:
+def events_of(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """Run an agent, and return the events that it writes."""
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
-def check_script(engine: RoomyEngine, completions: list[str]) -> None:
-    """All was asked for, and the grammars of the turns allow what was sampled."""
-    assert engine.completions == []
-    assert len(engine.samplings) == len(completions)
-    for sampling, completion in zip(engine.samplings, completions, strict=True):
-        tokens = ENCODING.encode(completion, allowed_special="all")
-        if sampling.grammar is not None:
-            assert Matcher(sampling.grammar).accept_all(tokens) == len(tokens), completion
+    lines = run(command, folder, environment).splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def test_codex(engine: RoomyEngine, url: str, project: Path, tmp_path: Path) -> None:
@@ -120,9 +92,9 @@ def test_codex(engine: RoomyEngine, url: str, project: Path, tmp_path: Path) -> 
     engine.completions = [*completions]
     command = [codex, "exec", "--skip-git-repo-check", "--json"]
     environment = {"CODEX_HOME": str(home)}
-    run([*command, "Repair calc.py."], project, environment)
-    assert (project / "calc.py").read_text() == BROKEN.replace("-", "+")
-    events = run([*command, "resume", "--last", "Does it add?"], project, environment)
+    events_of([*command, "Repair calc.py."], project, environment)
+    assert (project / "calc.py").read_text() == REPAIRED
+    events = events_of([*command, "resume", "--last", "Does it add?"], project, environment)
     said = [event["item"] for event in events if event["type"] == "item.completed"]
     assert said[-1]["text"] == "It says 5."
     assert "5" in said[-2]["aggregated_output"]
@@ -154,9 +126,9 @@ def test_pi(engine: RoomyEngine, url: str, project: Path, tmp_path: Path) -> Non
     engine.completions = [*completions]
     command = [pi, "-p", "--offline", "--mode", "json", "--provider", "local", "--model", MODEL]
     environment = {"PI_CODING_AGENT_DIR": str(home), "HOME": str(home)}
-    run([*command, "--thinking", "high", "Repair calc.py."], project, environment)
-    assert (project / "calc.py").read_text() == BROKEN.replace("-", "+")
-    events = run([*command, "--continue", "Was it wrong?"], project, environment)
+    events_of([*command, "--thinking", "high", "Repair calc.py."], project, environment)
+    assert (project / "calc.py").read_text() == REPAIRED
+    events = events_of([*command, "--continue", "Was it wrong?"], project, environment)
     assert events[-1]["messages"][-1]["content"][0]["text"] == "It was."
     check_script(engine, completions)
     assert "Reasoning: high" in engine.prompts[0]
@@ -188,10 +160,10 @@ def test_claude_code(engine: RoomyEngine, url: str, project: Path, tmp_path: Pat
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "IS_SANDBOX": "1",
     }
-    events = run([*command, "-p", "Repair calc.py."], project, environment)
-    assert (project / "calc.py").read_text() == BROKEN.replace("-", "+")
+    events = events_of([*command, "-p", "Repair calc.py."], project, environment)
+    assert (project / "calc.py").read_text() == REPAIRED
     assert (events[-1]["result"], events[-1]["is_error"]) == ("Done.", False)
-    events = run([*command, "--continue", "-p", "Was it wrong?"], project, environment)
+    events = events_of([*command, "--continue", "-p", "Was it wrong?"], project, environment)
     assert events[-1]["result"] == "It was."
     check_script(engine, completions)
     first, second, third, last = engine.prompts
@@ -199,3 +171,99 @@ def test_claude_code(engine: RoomyEngine, url: str, project: Path, tmp_path: Pat
     assert second.startswith(first + THOUGHT)  # the cache has all that was read and sampled
     assert THOUGHT in third
     assert THOUGHT not in last  # past reasoning
+
+
+def test_opencode(engine: RoomyEngine, url: str, project: Path, tmp_path: Path) -> None:
+    """It speaks Chat Completions by the AI SDK, and sends reasoning back while it calls."""
+    opencode = program("opencode")
+    path = str(project / "calc.py")
+    model = {"reasoning": True, "tool_call": True, "limit": {"context": 100_000, "output": 8000}}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": url, "apiKey": "none"},
+        "models": {"gpt-oss": model},  # those named gpt-5 get another tool than `edit`
+    }
+    settings = {"provider": {"local": provider}, "model": "local/gpt-oss", "permission": "allow"}
+    completions = [
+        use("read", filePath=path),
+        use("edit", filePath=path, oldString="a - b", newString="a + b"),
+        answer("Done."),
+        answer("It was."),
+    ]
+    engine.completions = [*completions]
+    environment = {
+        "HOME": str(tmp_path),
+        **{f"XDG_{kind}_HOME": str(tmp_path) for kind in ("CACHE", "CONFIG", "DATA", "STATE")},
+        "OPENCODE_CONFIG_CONTENT": json.dumps(settings),
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    }
+    # A title of the session is a request of its own.
+    command = [opencode, "run", "--format", "json", "--title", "Repair"]
+    events_of([*command, "Repair calc.py."], project, environment)
+    assert (project / "calc.py").read_text() == REPAIRED
+    command = [opencode, "run", "--format", "json", "--continue"]
+    events = events_of([*command, "Was it wrong?"], project, environment)
+    said = [event["part"]["text"] for event in events if event["type"] == "text"]
+    assert said == ["It was."]
+    check_script(engine, completions)
+    first, second, third, last = engine.prompts
+    assert "return a - b" in second
+    assert second.startswith(first + THOUGHT)
+    assert THOUGHT in third
+    assert THOUGHT not in last  # past reasoning
+
+
+def test_cline(engine: RoomyEngine, url: str, project: Path, tmp_path: Path) -> None:
+    """It speaks Chat Completions by the AI SDK, and sends reasoning back while it calls."""
+    cline = program("cline")
+    state = ["--data-dir", str(tmp_path / "cline")]
+    chosen = [*state, "--provider", "openai-compatible"]
+    path = str(project / "calc.py")
+    completions = [
+        use("read_files", files=[{"path": path}]),
+        use("apply_patch", input=PATCH.replace("calc.py", path)),
+        answer("Done."),
+    ]
+    engine.completions = [*completions]
+    environment = {"HOME": str(tmp_path)}
+    login = ["--apikey", "none", "--modelid", "gpt-oss", "--baseurl", url]
+    run([cline, "auth", *chosen, *login], project, environment)
+    command = [cline, "--json", *chosen, "--model", "gpt-oss"]
+    events = events_of([*command, "Repair calc.py."], project, environment)
+    assert (project / "calc.py").read_text() == REPAIRED
+    assert events[-1]["text"] == "Done."
+    check_script(engine, completions)
+    first, second, _ = engine.prompts
+    assert "return a - b" in second
+    assert second.startswith(first + THOUGHT)
+
+
+def test_continue(engine: RoomyEngine, url: str, project: Path, tmp_path: Path) -> None:
+    """Its command speaks Chat Completions; it shows no reasoning, and sends none back."""
+    command = [program("cn"), "--print", "--auto", "--config", str(tmp_path / "config.yaml")]
+    model: dict[str, Any] = {
+        "name": "local",
+        "provider": "openai",
+        "model": "gpt-oss",
+        "apiBase": url,
+    }
+    model |= {"apiKey": "none", "roles": ["chat"], "capabilities": ["tool_use"]}
+    settings = {"name": "local", "version": "1.0.0", "schema": "v1", "models": [model]}
+    (tmp_path / "config.yaml").write_text(json.dumps(settings))
+    path = str(project / "calc.py")
+    change = {"old_string": "a - b", "new_string": "a + b"}
+    completions = [
+        use("Read", filepath=path),
+        use("MultiEdit", file_path=path, edits=[change]),
+        answer("Done."),
+    ]
+    engine.completions = [*completions]
+    environment = {"HOME": str(tmp_path), "CONTINUE_TELEMETRY_ENABLED": "0"}
+    said = run([*command, "Repair calc.py."], project, environment)
+    assert (project / "calc.py").read_text() == REPAIRED
+    assert said.strip() == "Done."
+    check_script(engine, completions)
+    assert "return a - b" in engine.prompts[1]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gpt_oss_harmony.apis import HistoryItem
 from gpt_oss_harmony.server.responses.compaction import compacted_items
+from support.examples import examples
 from support.responses_server import NOW, create, serving, stream
 from support.scripted_engine import ENCODING, START
 from support.server_tools import RoomyEngine, answer
@@ -197,7 +198,7 @@ ITEMS = st.lists(
 
 
 @given(groups=ITEMS, budget=st.integers(1, 500))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_no_result_loses_its_call_and_the_last_item_stays(
     groups: list[list[dict[str, Any]]], budget: int
 ) -> None:

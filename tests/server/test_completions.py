@@ -129,6 +129,24 @@ def test_stop_texts_and_the_limit() -> None:
     assert (cut["text"], cut["finish_reason"]) == ("finalHello", "length")
 
 
+def test_a_limit_of_nothing_shows_the_prompt_alone() -> None:
+    engine = ScriptedEngine()
+    body = {"max_tokens": 0, "echo": True, "return_token_ids": True}
+    with serving(engine=engine) as client:
+        answer = complete(client, **body)
+        streamed = joined(chunks(client, **body))[0]
+        silent = complete(client, max_tokens=0)["choices"][0]
+        metrics = client.get("/metrics").text
+    (choice,) = answer["choices"]
+    for shown in (choice, streamed):
+        assert shown["text"] == PROMPT
+        assert (shown["finish_reason"], shown["token_ids"]) == ("length", [])
+    assert silent["text"] == ""
+    assert answer["usage"]["completion_tokens"] == 0
+    assert engine.prompts == []
+    assert 'harmony_completions_total{reason="length"} 3.0' in metrics
+
+
 def test_several_prompts_with_several_choices() -> None:
     engine = ScriptedEngine(*[FINAL, CALL, FINAL, CALL] * 2)
     body = {"prompt": [PROMPT, "<|start|>"], "n": 2, "seed": 1}

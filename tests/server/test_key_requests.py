@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 
@@ -119,5 +120,9 @@ def test_requests_of_a_dead_server_do_not_count(
     other_store.start_serving()
     assert begin(other_store) == 1
     store.close()
-    other_store.start_serving()
-    assert begin(other_store) == 1
+    for own in range(1, 200):  # PostgreSQL ends a session, and frees its locks, when it comes to it
+        other_store.start_serving()
+        if begin(other_store) == own:
+            return
+        time.sleep(0.1)
+    pytest.fail("the request of a dead server counts")

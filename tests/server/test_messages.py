@@ -22,8 +22,9 @@ from gpt_oss_harmony.server.generation.events import MessageEnded, TurnEvent
 from gpt_oss_harmony.server.generation.reader import TurnReader
 from gpt_oss_harmony.server.messages.answer import MessageEvents, whole_message
 from support.chat_server import CALL, FINAL, HI, PREAMBLE, THINK, THINK_MORE, TellingEngine
+from support.examples import examples
 from support.responses_server import serving
-from support.scripted_engine import ENCODING
+from support.scripted_engine import ENCODING, ScriptedEngine
 
 EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 NOW = {"name": "now", "input_schema": {"type": "object", "properties": {}}}
@@ -89,6 +90,7 @@ def seen(message: dict[str, Any]) -> list[tuple[str, ...]]:
             blocks.append(("tool_use", block["name"], json.dumps(block["input"])))
         else:
             assert block["type"] != "thinking" or block["signature"]
+            assert block["type"] != "text" or set(block) == {"type", "text"}  # the AI SDK's schema
             blocks.append((block["type"], block[block["type"]]))
     return blocks
 
@@ -197,8 +199,27 @@ def test_history_keeps_the_tokens_of_reasoning() -> None:
     )
 
 
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+def test_a_limit_of_nothing_only_reads_the_prompt(*, is_streamed: bool) -> None:
+    engine = ScriptedEngine(FINAL)
+    with serving(engine=engine) as client:
+        body = {"messages": HI, "max_tokens": 0, "stream": is_streamed}
+        answer = client.post("/v1/messages", json=body)
+    assert len(engine.prompts) == 1
+    if is_streamed:
+        types = [line for line in answer.text.splitlines() if line.startswith("event: ")]
+        assert types == [
+            f"event: {name}" for name in ("message_start", "ping", "message_delta", "message_stop")
+        ]
+    else:
+        message = answer.json()
+        assert (message["content"], message["stop_reason"]) == ([], "max_tokens")
+        assert message["usage"]["output_tokens"] == 0
+        assert message["usage"]["input_tokens"] > 0
+
+
 ERRORS: dict[str, tuple[dict[str, Any], int, str, str]] = {
-    "a wrong field": ({"max_tokens": 0}, 400, "invalid_request_error", "max_tokens: "),
+    "a wrong field": ({"max_tokens": -1}, 400, "invalid_request_error", "max_tokens: "),
     "a wrong message": ({"messages": [{"role": "x"}]}, 400, "invalid_request_error",
                         "messages[0].role: expected one of user, assistant, system"),
     "another model": ({"model": "claude"}, 404, "not_found_error",
@@ -324,13 +345,13 @@ def events_of(turn: TurnRequest, sampled: str) -> list[TurnEvent]:
     return events
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(OPENINGS, ENDINGS)
 def test_three_apis_say_the_same(opening: str, ending: str) -> None:
     turn = TurnRequest(Conversation.from_messages([]))
     events = events_of(turn, opening + ending)
     choice = WholeChoice(turn)
-    writer = MessageEvents("m", turn, 0, display="shown", seal=repr, new_id=lambda _: "toolu_1")
+    writer = MessageEvents("m", 0, display="shown", seal=repr, new_id=lambda _: "toolu_1")
     written: list[dict[str, Any]] = []
     for event in events:
         choice.take(event)

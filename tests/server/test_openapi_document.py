@@ -19,8 +19,11 @@ from schemathesis.generation import GenerationMode
 from gpt_oss_harmony.apis.request_body import RequestBody
 from gpt_oss_harmony.apis.requests import ConstraintFields
 from gpt_oss_harmony.server import Settings, create_app
+from support.examples import examples
 from support.scripted_engine import TalkingEngine
 from support.served import PATIENCE, serving
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES = 12
 WRONG_EXAMPLES = 25
@@ -44,7 +47,7 @@ CHECKED = [
 
 @DOCUMENT.parametrize()
 @settings(
-    max_examples=EXAMPLES,
+    max_examples=examples(EXAMPLES),
     derandomize=True,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
@@ -91,7 +94,7 @@ def test_what_the_document_forbids_is_refused(operation: Any, url: str) -> None:
 
     @given(case=operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
     @settings(
-        max_examples=WRONG_EXAMPLES,
+        max_examples=examples(WRONG_EXAMPLES),
         derandomize=True,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),

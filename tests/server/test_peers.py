@@ -8,8 +8,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gpt_oss_harmony.server.cluster.peers import PostgresChannel
+from gpt_oss_harmony.server.cluster.peers import JoinedPieces, PostgresChannel
 from gpt_oss_harmony.server.store import Store
 
 pytest_plugins = ("support.postgres_server", "support.databases")
@@ -60,3 +62,21 @@ def test_every_text_arrives_and_garbage_ends_nothing(url: Any, empty_postgres: s
         return received
 
     assert asyncio.run(flow()) == [text for text in TEXTS for _ in range(2)]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.text()), max_size=40))
+def test_unfinished_messages_are_bounded(sent: list[tuple[str, int, str]]) -> None:
+    """A user of the database begins messages and never ends them; those of servers arrive."""
+    messages = JoinedPieces(most=2_000)
+    for sender, number, piece in sent:
+        assert messages.add(f"{sender} {number} 7 {piece}") is None
+        assert messages.size <= 2_000
+        assert messages.add(f"server 1 1 {piece}") is None
+        assert messages.add("server 1 0 , whole") == f"{piece}, whole"
+
+
+def test_a_message_that_is_too_long_is_never_whole() -> None:
+    messages = JoinedPieces(most=2_000)
+    for _ in range(100):
+        assert messages.add("a 1 1 " + "x" * 500) is None
+    assert len(messages.add("a 1 0 y") or "") < 2_000

@@ -18,8 +18,8 @@ import pytest
 
 from gpt_oss_harmony import Message, Role
 from gpt_oss_harmony.apis import ResponsesRequest, response_of, turn_of_response
-from gpt_oss_harmony.engines import FinishReason
 from gpt_oss_harmony.server.generation.events import (
+    Ending,
     MessageBegun,
     MessageEnded,
     TextAdded,
@@ -124,7 +124,6 @@ class Play:
                 namespaces=["functions"],
                 built_in_tools=TOOLS,
                 approvals={"host.ask"},
-                container_id="cntr_1",
                 **stream,
             ),
             replace(
@@ -172,8 +171,8 @@ class Play:
                 self.take(Encrypted("secret"))
 
 
-STOPPED = TurnEnded(FinishReason.STOP, USAGE, [], [])
-CUT = TurnEnded(FinishReason.LENGTH, USAGE, [], [])
+STOPPED = TurnEnded(Ending.ANSWER, USAGE, [], [])
+CUT = TurnEnded(Ending.LIMIT, USAGE, [], [])
 DONE = CallAnswered(AnsweredCall((), "completed", {}))
 TOOL_FAILED = CallAnswered(AnsweredCall((), "failed", {}))
 REFUSED = CallAnswered(AnsweredCall((), "incomplete", {}))

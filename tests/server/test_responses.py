@@ -112,6 +112,16 @@ def test_open_responses_names_reasoning_otherwise() -> None:
     assert "reasoning_text.d" not in answer.text
 
 
+def test_openai_sdks_get_the_names_of_openai() -> None:
+    """Their helper ``responses.stream`` fails in TypeScript with others."""
+    asked = {"model": "script", "input": "hi", "stream": True}
+    with serving(THOUGHT + TEXT, event_names="open-responses") as client:
+        sdk = {"X-Stainless-Lang": "js"}
+        said = client.post("/v1/responses", json=asked, headers=sdk).text
+    assert '"response.reasoning_text.delta"' in said
+    assert '"response.reasoning.delta"' not in said
+
+
 def test_the_limit_of_tokens_makes_an_incomplete_response() -> None:
     with serving(THOUGHT + TEXT, TEXT) as client:
         events = stream(client, input="hi", max_output_tokens=6)

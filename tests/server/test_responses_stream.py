@@ -14,6 +14,7 @@ from gpt_oss_harmony.server.generation.events import TextAdded, TurnEnded
 from gpt_oss_harmony.server.generation.reader import TurnReader
 from gpt_oss_harmony.server.responses.stream import ResponseStream
 from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
+from support.examples import examples
 from support.responses_server import EVENT, NOW, RUN, checked_response, written_text
 from support.scripted_engine import ENCODING
 
@@ -76,7 +77,7 @@ def told(completion: str, stop: int, limit: int) -> tuple[ResponseStream, list[d
     return stream, events
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(completions, st.sampled_from([RETURN, CALL]), st.integers(0, 60))
 def test_events_fit_together_whatever_is_said(completion: str, stop: int, limit: int) -> None:
     stream, events = told(completion, stop, limit)

@@ -147,6 +147,7 @@ def test_what_expired_is_deleted_in_the_same_way(store: Store, clock: Clock) -> 
     assert store.responses.delete_expired() == 0
 
 
+@pytest.mark.slow
 def test_many_expire(store: Store, clock: Clock) -> None:
     previous = None
     for number in range(450):

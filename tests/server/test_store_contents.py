@@ -28,6 +28,7 @@ from gpt_oss_harmony.server.store import (
     UploadedFile,
 )
 from support.databases import Clock
+from support.examples import examples
 from support.served import sdk, serving
 from support.server_tools import PretendedPython, RoomyEngine
 
@@ -148,7 +149,7 @@ class Model:
 STEPS = [Model.add, Model.contain, Model.write, Model.remove, Model.empty, Model.forget]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 3), st.integers(0, 2))))
 def test_a_file_has_its_content_and_no_content_is_left(steps: list[tuple[Any, int, int]]) -> None:
     with Store(None) as store:

@@ -7,8 +7,10 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -159,6 +161,7 @@ def test_a_newer_database_is_refused(
 OPEN = "import sys; from gpt_oss_harmony.server.store import Store; Store(sys.argv[1]).close()"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_servers_that_start_together(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str
@@ -231,3 +234,24 @@ def test_many_threads(request: pytest.FixtureRequest, tmp_path: Path, kind: str)
     assert len(items) == 144
     for asked, answered in zip(items[::2], items[1::2], strict=True):
         assert asked.item == answered.item  # one transaction: nothing comes between
+
+
+def test_a_statement_in_memory_ends_before_its_connection_is_closed() -> None:
+    """Closed under a statement, the connection that all threads share would end the process."""
+    database = Database(None)
+    closing = threading.Thread(target=database.close)
+    has_waited: list[bool] = []
+
+    def begin_to_close() -> int:
+        closing.start()
+        closing.join(0.2)
+        has_waited.append(closing.is_alive())
+        return 1
+
+    with database.reading() as connection:
+        driver: Any = connection.connection.driver_connection
+        driver.create_function("begin_to_close", 0, begin_to_close)
+        query = "SELECT begin_to_close() UNION ALL SELECT 2"
+        assert list(connection.exec_driver_sql(query).scalars()) == [1, 2]
+    closing.join()
+    assert has_waited == [True]

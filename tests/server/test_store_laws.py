@@ -17,11 +17,14 @@ from gpt_oss_harmony.server.store import (
     Store,
     StoredItem,
 )
+from support.examples import examples
 
 pytest_plugins = ("support.postgres_server", "support.databases")
 
 # The store of a test is shared by its examples; each has an owner and ids of its own.
-several = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+several = settings(
+    max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 TEXTS = st.text(st.characters(codec=None), max_size=20)
 JSON = st.recursive(

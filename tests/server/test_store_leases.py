@@ -52,6 +52,7 @@ def other_server(url: str) -> Iterator[subprocess.Popen[str]]:
             process.send_signal(kill)
 
 
+@pytest.mark.slow
 def test_what_was_completed_is_there_after_a_kill(database_url: str) -> None:
     with other_server(database_url):
         pass

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import FrameType
 from typing import Any
 
 import httpx2
@@ -226,6 +227,30 @@ def test_calls_of_tools_are_spans_between_completions() -> None:
     assert sorted(point.attributes.get("error.type", "") for point in points) == ["", "failed"]
     for span in spans:
         assert "ecret" not in span.to_json()
+
+
+def test_its_cost_does_not_grow_with_the_tokens() -> None:
+    """A turn of 400 tokens does not call OpenTelemetry for each of them."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call" and "opentelemetry" in frame.f_code.co_filename
+
+    words = [f"<|channel|>final<|message|>{'so ' * count}<|return|>" for count in (1, 1, 400)]
+    counted = []
+    with recorded(ScriptedEngine(*words)) as (client, _):
+        assert client.portal is not None
+        for _ in words:
+            calls = 0
+            client.portal.call(sys.setprofile, count)
+            text = client.post(PATH, json={"input": "hi", "stream": True}).text
+            client.portal.call(sys.setprofile, None)
+            assert "response.completed" in text
+            counted.append(calls)
+    _, short, long = counted  # the first also makes what the later ones use
+    assert short > 0
+    assert long < short + 100
 
 
 def test_checks_of_health_are_no_spans() -> None:

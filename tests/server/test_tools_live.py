@@ -22,10 +22,12 @@ from gpt_oss_harmony.server import Settings
 from gpt_oss_harmony.server.generation.events import MessageEnded, TextAdded, TurnEnded
 from gpt_oss_harmony.server.generation.reader import TurnReader
 from gpt_oss_harmony.server.responses.stream import ResponseStream
+from gpt_oss_harmony.server.tools.call_items import mcp_fields
 from gpt_oss_harmony.server.tools.conversation_tools import AnsweredCall
 from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
 from gpt_oss_harmony.tools.python.python_tool import PythonTool
 from support import hostile_mcp_server
+from support.examples import examples
 from support.notebooks import SETTINGS, needs_bubblewrap
 from support.responses_server import EVENT, PATH, checked_response, create, written_text
 from support.responses_server import answer as answered
@@ -188,6 +190,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.getbasetemp().parent
 
 
+@pytest.mark.slow
 def test_the_command_serves_with_a_browser(tmp_path: Path, cache: Path) -> None:
     documents = tmp_path / "documents"
     documents.mkdir()
@@ -207,6 +210,7 @@ def test_the_command_serves_with_a_browser(tmp_path: Path, cache: Path) -> None:
     assert counts[0] == counts[1] < counts[2] - 300
 
 
+@pytest.mark.slow
 def test_the_command_serves_with_an_mcp_server(tmp_path: Path, cache: Path) -> None:
     server_there = shlex.join(["host=" + sys.executable, hostile_mcp_server.__file__])
     options = ("--port", "0", "--mcp", server_there)
@@ -223,6 +227,7 @@ def test_the_command_serves_with_an_mcp_server(tmp_path: Path, cache: Path) -> N
     assert any("'get-time' is called host.get_time" in line for line in server.log)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -277,6 +282,7 @@ PIECES = [
     " ",
     "word ",
 ]
+OWN = {"python": {"container_id": "cntr_1"}, "host.get_time": {"name": "get-time"}}
 DONE = AnsweredCall((), "completed", {})
 
 
@@ -290,9 +296,8 @@ def told(
         response_of(REQUEST, id="resp_1", created_at=0, model="script").to_dict(),
         new_id=lambda prefix: f"{prefix}_{next(numbers)}",
         built_in_tools=list(BUILT_IN),
-        container_id="cntr_1",
         listings=[LISTING],
-        mcp_names={"host.get_time": "get-time"},
+        call_fields=lambda recipient: {**mcp_fields(recipient), **OWN.get(recipient, {})},
     )
     reader = TurnReader(TURN, 0)
     events = [*stream.begin(), *stream.leave_queue()]
@@ -316,7 +321,7 @@ def is_call(event: MessageEnded) -> bool:
     return event.is_complete and (event.message.recipient or "").partition(".")[0] in BUILT_IN
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.sampled_from(PIECES), max_size=20).map("".join),
     st.sampled_from([RETURN, CALL]),

@@ -56,7 +56,10 @@ def test_responses() -> None:
         response = client.post("/v1/responses", json={"input": "hi"}).json()
         metrics = client.get("/metrics").text
     assert response["status"] == "incomplete"
-    assert response["incomplete_details"]["reason"] == "max_output_tokens"
+    assert response["incomplete_details"] == {
+        "reason": "max_output_tokens",
+        "stop_reason": "repetition",
+    }
     assert LINE in metrics
 
 

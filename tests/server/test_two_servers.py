@@ -14,6 +14,8 @@ import pytest
 from gpt_oss_harmony.server.encryption import rotate_keys
 from support.server_process import Server, deltas, running_server
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ("support.postgres_server", "support.databases")
 
 

@@ -361,9 +361,9 @@ def test_a_file_is_put_once_into_the_folder_of_python() -> None:
     python = Kept()
     tools = ConversationTools({"python": python})
     file = UploadedFile("file-1", "", None, "user_data", "a.txt", 1, 0, None)
-    tools.put_file(file, lambda id: id.encode())
+    tools.put_file("python", file, lambda id: id.encode())
     assert python.session.files == {"a.txt": b"file-1"}
     python.session.files["a.txt"] = b"changed by code"
-    tools.put_file(file, lambda id: id.encode())
+    tools.put_file("python", file, lambda id: id.encode())
     assert PythonSession.from_json(python.session.to_json()).files == {"a.txt": b"changed by code"}
     assert python.session.uploads == ["file-1"]

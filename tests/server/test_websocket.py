@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +21,8 @@ from support.served import sdk
 from support.served import serving as serving_at
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponsesServerEvent)
+FIN, RSV1, TEXT_FRAME = 0x80, 0x40, 0x01  # bits of a frame; RSV1 says that it is compressed
+PROTOCOL_ERROR = 1002
 
 
 def ask(socket: WebSocketTestSession, **body: Any) -> list[dict[str, Any]]:
@@ -164,6 +167,42 @@ def test_a_message_may_be_too_large() -> None:
     with serving(max_request_bytes=100) as client, client.websocket_connect(PATH) as socket:
         (error,) = ask(socket, input="word " * 100)
     assert (error["status"], error["error"]["code"]) == (413, "request_too_large")
+
+
+def test_frames_are_not_compressed() -> None:
+    """A few compressed bytes could become a message as large as memory."""
+    with serving_at(ScriptedEngine(TEXT, TEXT)) as url:
+        place = f"{url.replace('http', 'ws')}/responses"
+        with connect(place, compression="deflate") as honest, connect(place) as other:
+            assert honest.protocol.extensions == []
+            frame = zlib.compress(b"x" * 1000)[:100]
+            masked = bytes([0x80 | len(frame)]) + bytes(4) + frame
+            honest.socket.sendall(bytes([FIN | RSV1 | TEXT_FRAME]) + masked)
+            with pytest.raises(ConnectionClosedError) as closed:
+                honest.recv()
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == PROTOCOL_ERROR
+            other.send(json.dumps({"type": "response.create", "input": "hi"}))
+            assert json.loads(other.recv())["type"] == "response.created"
+
+
+def test_others_are_answered_while_a_large_frame_comes() -> None:
+    """Half of a frame of 15 MB has come; then all of it is one request, which is read."""
+    body = {"type": "response.create", "input": "word " * 3_000_000}
+    data = json.dumps(body).encode()
+    assert len(data) > 15_000_000
+    head = bytes([FIN | TEXT_FRAME, 0x80 | 127]) + len(data).to_bytes(8, "big") + bytes(4)
+    with serving_at(ScriptedEngine(TEXT, TEXT)) as url, sdk(url) as client:
+        place = f"{url.replace('http', 'ws')}/responses"
+        with connect(place) as slow, connect(place) as other:
+            slow.socket.sendall(head + data[: len(data) // 2])
+            assert client.responses.create(input="hi", model="script").output_text == "Hello you"
+            slow.socket.sendall(data[len(data) // 2 :])
+            other.send(json.dumps({"type": "response.create", "input": "hi"}))
+            assert json.loads(other.recv())["type"] == "response.created"
+            refused = json.loads(slow.recv())
+    assert (refused["type"], refused["status"]) == ("error", 400)
+    assert refused["error"]["code"] == "context_length_exceeded"
 
 
 def test_a_connection_needs_a_key() -> None:

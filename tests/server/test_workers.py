@@ -22,7 +22,10 @@ from support.counting_engine import COUNT
 from support.served import PATIENCE
 from support.server_process import Server, deltas, running_server
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="workers need the sockets of POSIX")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name != "posix", reason="workers need the sockets of POSIX"),
+]
 
 WORKERS = 2
 RUNNING, WAITING = 3, 1

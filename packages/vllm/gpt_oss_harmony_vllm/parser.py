@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from gpt_oss_harmony.apis.items import message_text
+from gpt_oss_harmony.conversation.built_in_tools import BUILT_IN_TOOLS, requested_tool
 from gpt_oss_harmony.errors import HarmonyError
 from gpt_oss_harmony.installation import missing_package
 from gpt_oss_harmony.parsing.recovery import Recovery
@@ -29,12 +30,8 @@ logger = logging.getLogger("vllm.plugins.harmony")  # vLLM shows the loggers bel
 JOINT = "\n"
 """The separator between several texts of a turn, and between several pieces of reasoning."""
 
-_BUILT_IN = {
-    "web_search_preview": ("browser.search", "browser.open", "browser.find"),
-    "code_interpreter": ("python",),
-    "container": ("container.exec",),
-}
-"""Recipients of the tools that vLLM runs itself, by the type of the tool in a request."""
+_OF_VLLM = {"container": ["container.exec"]}
+"""Recipients of tools that only vLLM has, by the type of the tool in a request."""
 
 
 class VllmTypes(NamedTuple):
@@ -269,7 +266,8 @@ def declared_recipients(tools: Iterable[Any]) -> Iterable[str]:
         name = getattr(getattr(tool, "function", tool), "name", None)
         if tool.type == "function" and name:
             yield f"functions.{name}"
-        yield from _BUILT_IN.get(tool.type, ())
+        built_in = BUILT_IN_TOOLS.get(requested_tool(tool.type))
+        yield from _OF_VLLM.get(tool.type, ()) if built_in is None else built_in.recipients
 
 
 def _is_empty_call(piece: Piece) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from gpt_oss_harmony.apis.items import ItemKind, item_kind, message_text
-from gpt_oss_harmony.apis.output_items import NO_ARGUMENTS
+from gpt_oss_harmony.apis.output_items import call_arguments
 from gpt_oss_harmony.conversation.content import TextContent
 from gpt_oss_harmony.conversation.messages import Message, Role
 from gpt_oss_harmony.encoding import load_harmony_encoding
@@ -153,7 +153,7 @@ class TurnFollower:
         rest = text[self._sent :]
         is_function = (header[1] or "").startswith("functions.")
         if is_function and is_complete and not text.strip():
-            rest += NO_ARGUMENTS
+            rest += call_arguments("", is_complete=True)
         if rest:
             pieces.append(Piece(*header, rest))
         if rest or header != (message.channel, message.recipient):

@@ -8,7 +8,7 @@ from typing import Any
 from ..conversation.messages import Message
 from .custom_tools import custom_tool_input
 from .items import ItemKind, NewId, called_name, item_kind, message_text
-from .output_items import NO_ARGUMENTS
+from .output_items import call_arguments
 
 __all__ = ["CHAT_JOINT", "chat_message_of", "chat_tool_call"]
 
@@ -50,8 +50,8 @@ def chat_message_of(
         elif kind.is_message:
             texts.append(text)
         else:
-            if kind is not ItemKind.CUSTOM_TOOL_CALL and is_complete and not text.strip():
-                text = NO_ARGUMENTS
+            if kind is not ItemKind.CUSTOM_TOOL_CALL:
+                text = call_arguments(text, is_complete=is_complete)
             is_text = message.recipient in text_tools
             call_id = new_id("call")
             calls.append(

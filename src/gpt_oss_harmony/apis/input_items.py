@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..conversation.built_in_tools import is_call_item
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Message
 from .conversation_builder import ConversationBuilder, content_texts
@@ -34,7 +35,6 @@ _SKIPPED = {
     "additional_tools",
     "apply_patch_call",
     "apply_patch_call_output",
-    "code_interpreter_call",
     "compaction_trigger",
     "computer_call",
     "computer_call_output",
@@ -45,7 +45,6 @@ _SKIPPED = {
     "local_shell_call_output",
     "mcp_approval_request",
     "mcp_approval_response",
-    "mcp_call",
     "mcp_list_tools",
     "program",
     "program_output",
@@ -53,7 +52,6 @@ _SKIPPED = {
     "shell_call_output",
     "tool_search_call",
     "tool_search_output",
-    "web_search_call",
 }
 # Other servers ran these tools. If the prompt had them as text, the model would imitate that text.
 
@@ -100,7 +98,7 @@ class ItemReader:
             self._builder.add_exchange(call, results, tokens)
             return
         kind = _item_type(item)
-        if kind in _SKIPPED:
+        if kind in _SKIPPED or is_call_item(kind):
             return
         read = _READERS.get(kind)
         if read is None:

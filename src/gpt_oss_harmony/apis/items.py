@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
-from ..conversation.built_in_tools import BUILT_IN_TOOLS
 from ..conversation.content import TextContent
 from ..conversation.messages import Message, Role
+from ..conversation.tool_namespaces import namespace_of
 
 __all__ = [
     "ID_PREFIXES",
@@ -46,16 +46,17 @@ NewId: TypeAlias = "Callable[[str], str]"
 
 
 class ItemKind(str, Enum):
-    """The kinds of output items: three kinds of text, and kinds of calls."""
+    """The kinds of output items: three kinds of text, and kinds of calls.
+
+    A `SERVER_CALL` calls a tool that the server runs; `call_item` describes its item.
+    """
 
     REASONING = "reasoning"
     COMMENTARY = "commentary"
     FINAL_ANSWER = "final_answer"
     FUNCTION_CALL = "function_call"
     CUSTOM_TOOL_CALL = "custom_tool_call"
-    WEB_SEARCH_CALL = "web_search_call"
-    CODE_INTERPRETER_CALL = "code_interpreter_call"
-    MCP_CALL = "mcp_call"
+    SERVER_CALL = "server_call"
     MCP_APPROVAL_REQUEST = "mcp_approval_request"
 
     @property
@@ -69,10 +70,9 @@ class ItemKind(str, Enum):
         return not self.is_message and self is not ItemKind.REASONING
 
     @property
-    def is_built_in(self) -> bool:
+    def is_of_server(self) -> bool:
         """Return whether the item calls a tool of the server."""
-        is_mcp = self in (ItemKind.MCP_CALL, ItemKind.MCP_APPROVAL_REQUEST)
-        return is_mcp or self.value in {tool.item for tool in BUILT_IN_TOOLS.values()}
+        return self in (ItemKind.SERVER_CALL, ItemKind.MCP_APPROVAL_REQUEST)
 
 
 ID_PREFIXES: Mapping[ItemKind, str] = {
@@ -81,11 +81,9 @@ ID_PREFIXES: Mapping[ItemKind, str] = {
     ItemKind.FINAL_ANSWER: "msg",
     ItemKind.FUNCTION_CALL: "fc",
     ItemKind.CUSTOM_TOOL_CALL: "ctc",
-    **{ItemKind(tool.item): tool.item_prefix for tool in BUILT_IN_TOOLS.values()},
-    ItemKind.MCP_CALL: "mcp",
     ItemKind.MCP_APPROVAL_REQUEST: "mcpr",
 }
-"""Prefixes of item ids. The `call_id` of a call starts with ``call`` instead."""
+"""Prefixes of item ids, except those of `CallItem`. A `call_id` starts with ``call`` instead."""
 
 
 def item_kind(
@@ -98,7 +96,7 @@ def item_kind(
     """Return the item kind of a message by the model; it depends only on the header.
 
     `custom_tools` are recipients. `built_in_tools` are the names of the server's own tools:
-    `browser`, `python`, and those of MCP servers.
+    built-in tools, and those of MCP servers.
 
     A message with a recipient is a call on any channel. A call of an undeclared tool is a function
     call, so the client can report that the function does not exist.
@@ -112,11 +110,8 @@ def item_kind(
         return ItemKind.COMMENTARY if channel == "commentary" else ItemKind.FINAL_ANSWER
     if recipient in custom_tools:
         return ItemKind.CUSTOM_TOOL_CALL
-    tool = recipient.partition(".")[0]
-    if tool in built_in_tools:
-        known = BUILT_IN_TOOLS.get(tool)
-        return ItemKind.MCP_CALL if known is None else ItemKind(known.item)
-    return ItemKind.FUNCTION_CALL
+    is_of_server = namespace_of(recipient) in built_in_tools
+    return ItemKind.SERVER_CALL if is_of_server else ItemKind.FUNCTION_CALL
 
 
 def called_name(recipient: str, namespaces: Collection[str] = ()) -> tuple[str, str | None]:

@@ -24,6 +24,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from ..conversation.built_in_tools import BUILT_IN_TOOLS
 from ..conversation.content import ReasoningEffort
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation
@@ -169,9 +170,10 @@ def _read_tools(tools: JsonField) -> RequestedTools:
     for tool in tools.optional_items():
         kind = tool["type"]
         if not kind.is_null and kind.text() != "custom":
+            built_in = " or ".join(own.requested_as[0] for own in BUILT_IN_TOOLS.values())
             raise kind.error(
                 f"{kind.value!r:.80} is not a tool of the client with an input_schema; send one, "
-                "or send web_search or code_interpreter to the Responses API"
+                f"or send {built_in} to the Responses API"
             )
         name, schema = read_tool_name(tool["name"]), dict(tool["input_schema"].object())
         description = tool["description"].optional_text() or ""

@@ -79,7 +79,10 @@ class MessagesRequest(SamplingFields):
         default=None, description="Instructions: a text, or text blocks."
     )
     max_tokens: int | None = Field(
-        default=None, ge=1, description="The most tokens of the answer; its reasoning counts."
+        default=None,
+        ge=0,
+        description="The most tokens of the answer; its reasoning counts. 0 only reads the prompt, "
+        "so that the engine has it in its cache.",
     )
     stream: bool | None = Field(
         default=None, description="Whether to answer with server-sent events."
@@ -147,5 +150,6 @@ class MessagesRequest(SamplingFields):
         return "sealed" if thinking.display == "omitted" else "shown"
 
     def sampling(self, defaults: Sampling | None = None) -> Sampling:
-        """Return the settings for sampling the answer."""
-        return self.settings(defaults or Sampling(), max_tokens=self.max_tokens, logprobs=None)
+        """Return the settings for sampling the answer; a token of no answer is sampled, too."""
+        most = 1 if self.max_tokens == 0 else self.max_tokens
+        return self.settings(defaults or Sampling(), max_tokens=most, logprobs=None)

@@ -5,7 +5,7 @@
 ``commentary``               a ``message`` of the phase ``commentary``
 ``final``                    a ``message`` of the phase ``final_answer``
 a call on any channel        ``function_call``, or ``custom_tool_call`` of a custom tool
-a call of a built-in tool    ``web_search_call``, ``code_interpreter_call`` or ``mcp_call``
+a call of a server's tool    the item of its `CallItem`, such as ``mcp_call``
 ===========================  ====================================================================
 
 An empty field is left out if the specification makes it optional but not nullable.
@@ -18,25 +18,32 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
+from ..conversation.built_in_tools import call_item
 from ..conversation.messages import Message
 from ..sampled_messages import SampledMessage
 from .custom_tools import custom_tool_input
 from .items import ID_PREFIXES, HistoryItem, ItemKind, NewId, called_name, item_kind, message_text
 
 __all__ = [
-    "NO_ARGUMENTS",
     "ItemStatus",
-    "built_in_item",
+    "call_arguments",
     "item_of_message",
     "items_of_messages",
     "new_item",
+    "server_call_item",
     "summary_of",
 ]
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
-NO_ARGUMENTS = "{}"
-"""The arguments of a call without a body: clients parse arguments as JSON."""
+
+def call_arguments(text: str, *, is_complete: bool) -> str:
+    """Return the arguments of a call: clients parse them as JSON, so a whole call has some.
+
+    >>> call_arguments(" ", is_complete=True), call_arguments("", is_complete=False)
+    ('{}', '')
+    """
+    return "{}" if is_complete and not text.strip() else text
 
 
 _SENTENCE = re.compile(r"\S.*?(?:[.!?。！？]['\")\]]*(?=\s|$)|(?=\n\s*\n)|\Z)", re.DOTALL)
@@ -155,7 +162,6 @@ def _item(
             "content": content,
         }
     name, namespace = called_name(recipient or "", namespaces)
-    body = text or ""
     call = {
         "id": id,
         "call_id": call_id or id,
@@ -163,40 +169,24 @@ def _item(
         **({} if namespace is None else {"namespace": namespace}),
     }
     if kind is ItemKind.CUSTOM_TOOL_CALL:
-        return {"type": kind.value, **call, "input": custom_tool_input(body), "status": status}
-    if status == "completed" and not body.strip():
-        body = NO_ARGUMENTS
-    return {"type": "function_call", **call, "arguments": body, "status": status}
-
-
-def built_in_item(kind: ItemKind, *, id: str, status: str, **fields: Any) -> dict[str, Any]:
-    """Make the item for a call of a tool that the server runs.
-
-    `status` is in_progress, searching or interpreting, completed, failed or incomplete. `fields`
-    depend on the kind:
-
-    - a web search: ``action``
-    - code: ``code``, ``container_id`` and ``outputs``, which is null unless requested
-    - a tool of an MCP server: ``server_label``, ``name``, ``arguments``, and ``output`` or
-      ``error``
-
-    >>> action = {"type": "open_page", "url": "https://example.com/"}
-    >>> item = built_in_item(ItemKind.WEB_SEARCH_CALL, id="ws_1", status="completed", action=action)
-    >>> item["type"], item["action"]["url"]
-    ('web_search_call', 'https://example.com/')
-    """
-    defaults: dict[str, Any]
-    if kind is ItemKind.WEB_SEARCH_CALL:
-        defaults = {"action": {"type": "search", "query": "", "queries": []}}
-    elif kind is ItemKind.MCP_CALL:
-        defaults = {
-            "server_label": "",
-            "name": "",
-            "arguments": "",
-            "approval_request_id": None,
-            "output": None,
-            "error": None,
+        return {
+            "type": kind.value,
+            **call,
+            "input": custom_tool_input(text or ""),
+            "status": status,
         }
-    else:
-        defaults = {"code": "", "container_id": "", "outputs": None}
-    return {"type": kind.value, "id": id, "status": status, **defaults, **fields}
+    arguments = call_arguments(text or "", is_complete=status == "completed")
+    return {"type": "function_call", **call, "arguments": arguments, "status": status}
+
+
+def server_call_item(recipient: str, *, id: str, status: str, **fields: Any) -> dict[str, Any]:
+    """Make the item for a call of a tool that the server runs; `CallItem` lists its `fields`.
+
+    `status` is in_progress, the state while it runs, completed, failed or incomplete.
+
+    >>> item = server_call_item("python", id="ci_1", status="completed", code="1 + 1")
+    >>> item["type"], item["code"], item["outputs"]
+    ('code_interpreter_call', '1 + 1', None)
+    """
+    described = call_item(recipient)
+    return {"type": described.type, "id": id, "status": status, **described.fields, **fields}

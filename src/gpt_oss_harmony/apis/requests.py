@@ -515,7 +515,9 @@ class CompletionRequest(SamplingFields):
         default=None, ge=1, le=128, description="The number of choices for each prompt."
     )
     best_of: int | None = Field(default=None, ge=1, le=128, description="Must be n.")
-    max_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(
+        default=None, ge=0, description="0 samples nothing: `echo` then shows the prompt alone."
+    )
     logprobs: int | None = Field(default=None, ge=0, le=20)
     echo: bool | None = Field(default=None, description="Whether the text begins with the prompt.")
     suffix: str | None = Field(
@@ -546,7 +548,7 @@ class CompletionRequest(SamplingFields):
         return best_of
 
     def sampling(self, defaults: Sampling | None = None) -> Sampling:
-        """Return the settings for sampling each choice."""
+        """Return the settings for sampling each choice, unless `max_tokens` is 0."""
         return self.settings(
-            defaults or Sampling(), max_tokens=self.max_tokens, logprobs=self.logprobs
+            defaults or Sampling(), max_tokens=self.max_tokens or None, logprobs=self.logprobs
         )

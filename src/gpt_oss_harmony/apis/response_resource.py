@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from ..conversation.built_in_tools import requested_tool, tools_with_container
 from ..conversation.content import ReasoningEffort
 from ..conversation.json_field import JsonField
 from ..engines.engine import Sampling
@@ -84,9 +85,14 @@ class ResponseError(BaseModel):
 
 
 class IncompleteDetails(BaseModel):
-    """The reason for an incomplete response."""
+    """The reason for an incomplete response.
+
+    `stop_reason` is there only if the server ended it because the model ran in circles; the reason
+    is then ``max_output_tokens``.
+    """
 
     reason: Literal["max_output_tokens", "content_filter", "max_tool_calls"]
+    stop_reason: Literal["repetition"] | None = None
 
 
 class ConversationReference(BaseModel):
@@ -266,7 +272,7 @@ def _echoed_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     if flat["type"] == "custom":
         defaults = {"description": None, "format": {"type": "text"}}
         return {"type": "custom", "name": name, **defaults, **flat}
-    if flat["type"] == "code_interpreter":
+    if requested_tool(flat["type"]) in tools_with_container():
         return {"container": {"type": "auto"}, **flat}
     if flat["type"] == "namespace":
         members = echoed_tools(flat.get("tools"))

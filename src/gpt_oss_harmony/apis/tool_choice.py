@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from ..conversation.built_in_tools import requested_tool
 from ..conversation.json_field import JsonField
 from ..conversation.tool_choice import ToolChoice, named_tools
+from ..conversation.tool_namespaces import namespace_of
 from .requested_tools import RequestedTools
 
 __all__ = ["choice_without", "chosen_built_in", "read_later_choice", "read_tool_choice"]
@@ -77,7 +78,7 @@ def choice_without(
     ToolChoice(mode='none', names=None)
     """
     names = recipients if choice.names is None else choice.names
-    left = tuple(name for name in names if name.partition(".")[0] not in built_in)
+    left = tuple(name for name in names if namespace_of(name) not in built_in)
     return ToolChoice("auto", left) if left and choice.mode != "none" else ToolChoice("none")
 
 

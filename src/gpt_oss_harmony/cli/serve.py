@@ -145,8 +145,8 @@ class _Serve(Command):
             "--event-names",
             choices=("openai", "open-responses"),
             default="openai",
-            help="the names of events about reasoning; with those of open-responses, the helper "
-            "responses.stream() of OpenAI's TypeScript SDK fails (default: %(default)s)",
+            help="the names of events about reasoning; OpenAI's SDKs always get those of OpenAI "
+            "(default: %(default)s)",
         )
         parser.add_argument(
             "--repetition",

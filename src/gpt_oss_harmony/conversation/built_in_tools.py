@@ -2,16 +2,61 @@
 
 `BUILT_IN_TOOLS` is the only list of their names. The parts of the library that treat these tools
 in a special way look them up when they need them: past reasoning in prompts, names in damaged
-headers, the tools of requests, the items and events of the Responses API, the inspector.
+headers, the tools of requests, the items and events of the Responses API, containers, the
+inspector. `server.tools.call_items` adds what only the server can do: it reads results.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from .tool_namespaces import ToolNamespaceConfig
+from .tool_namespaces import ToolNamespaceConfig, namespace_of
 
-__all__ = ["BUILT_IN_TOOLS", "BuiltInTool", "built_in_recipients", "is_built_in", "requested_tool"]
+__all__ = [
+    "BUILT_IN_TOOLS",
+    "MCP_CALL",
+    "BuiltInTool",
+    "CallItem",
+    "built_in_recipients",
+    "call_item",
+    "has_files",
+    "is_built_in",
+    "is_call_item",
+    "requested_tool",
+    "tools_with_container",
+]
+
+
+@dataclass(frozen=True)
+class CallItem:
+    """The item of a call of a server's tool in the Responses API.
+
+    - `type`: its type. `id_prefix`: the beginning of its id.
+    - `states`: the last words of the events about its states, in order. A second state beside
+      ``completed`` says that the call runs.
+    - `text`: its field with the model's text: ``arguments``, which is JSON, or ``code``, which
+      clients get without anything that models put around code. Its events are called
+      ``TYPE_TEXT.delta``. Empty for an item that begins when the model has written the whole call.
+    - `fields`: its own fields, with the values that they have at first.
+    """
+
+    type: str
+    id_prefix: str
+    states: tuple[str, ...] = ("in_progress", "completed")
+    text: Literal["arguments", "code", ""] = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def running(self) -> str:
+        """The state while the call runs; empty if no event has it."""
+        return "".join(set(self.states) - {"in_progress", "completed", "failed"})
+
+    @property
+    def text_events(self) -> str:
+        """The name of the events of its text; empty if it has none."""
+        return f"{self.type}_{self.text}" if self.text else ""
 
 
 @dataclass(frozen=True)
@@ -20,15 +65,16 @@ class BuiltInTool:
 
     - `namespace`: its declaration in the prompt.
     - `requested_as`: the types of tools in requests of the Responses API that mean it.
-    - `item`: the type of the item of a call. `item_prefix`: the beginning of the item's id.
-    - `running`: the last word of the event that says that a call runs.
+    - `item`: the item of a call.
+    - `has_files`: whether its calls may make files for clients.
+    - `has_container`: whether its session is a container, which requests may name.
     """
 
     namespace: ToolNamespaceConfig
     requested_as: tuple[str, ...]
-    item: str
-    item_prefix: str
-    running: str
+    item: CallItem
+    has_files: bool = False
+    has_container: bool = False
 
     @property
     def recipients(self) -> list[str]:
@@ -48,20 +94,45 @@ BUILT_IN_TOOLS = {
                 "web_search_preview",
                 "web_search_preview_2025_03_11",
             ),
-            item="web_search_call",
-            item_prefix="ws",
-            running="searching",
+            item=CallItem(
+                "web_search_call",
+                "ws",
+                states=("in_progress", "searching", "completed"),
+                fields={"action": {"type": "search", "query": "", "queries": []}},
+            ),
         ),
         BuiltInTool(
             ToolNamespaceConfig.python(),
             requested_as=("code_interpreter",),
-            item="code_interpreter_call",
-            item_prefix="ci",
-            running="interpreting",
+            item=CallItem(
+                "code_interpreter_call",
+                "ci",
+                states=("in_progress", "interpreting", "completed"),
+                text="code",
+                fields={"code": "", "container_id": "", "outputs": None},
+            ),
+            has_files=True,
+            has_container=True,
         ),
     )
 }
 """The built-in tools, by the names of their namespaces."""
+
+MCP_CALL = CallItem(
+    "mcp_call",
+    "mcp",
+    states=("in_progress", "completed", "failed"),
+    text="arguments",
+    fields={
+        "server_label": "",
+        "name": "",
+        "arguments": "",
+        "approval_request_id": None,
+        "output": None,
+        "error": None,
+    },
+)
+"""The item of a call of a server's tool that is not built in, which is one of an MCP server."""
 
 
 def is_built_in(recipient: str) -> bool:
@@ -70,7 +141,7 @@ def is_built_in(recipient: str) -> bool:
     >>> is_built_in("browser.search"), is_built_in("functions.search")
     (True, False)
     """
-    return recipient.partition(".")[0] in BUILT_IN_TOOLS
+    return namespace_of(recipient) in BUILT_IN_TOOLS
 
 
 def built_in_recipients() -> list[str]:
@@ -89,3 +160,40 @@ def requested_tool(type_: str) -> str:
     ('python', '')
     """
     return next((name for name, tool in BUILT_IN_TOOLS.items() if type_ in tool.requested_as), "")
+
+
+def call_item(recipient: str) -> CallItem:
+    """Return the item of a call of a server's tool.
+
+    >>> call_item("browser.open").type, call_item("files.list").type
+    ('web_search_call', 'mcp_call')
+    """
+    tool = BUILT_IN_TOOLS.get(namespace_of(recipient))
+    return MCP_CALL if tool is None else tool.item
+
+
+def is_call_item(type_: str) -> bool:
+    """Return whether a type of items is that of calls of a server's tool.
+
+    >>> is_call_item("web_search_call"), is_call_item("function_call")
+    (True, False)
+    """
+    return type_ in {MCP_CALL.type, *(tool.item.type for tool in BUILT_IN_TOOLS.values())}
+
+
+def has_files(tool: str) -> bool:
+    """Return whether calls of a server's tool may make files; those of MCP servers may.
+
+    >>> has_files("browser"), has_files("python"), has_files("files")
+    (False, True, True)
+    """
+    return tool not in BUILT_IN_TOOLS or BUILT_IN_TOOLS[tool].has_files
+
+
+def tools_with_container() -> list[str]:
+    """Return the tools whose sessions are containers.
+
+    >>> tools_with_container()
+    ['python']
+    """
+    return [name for name, tool in BUILT_IN_TOOLS.items() if tool.has_container]

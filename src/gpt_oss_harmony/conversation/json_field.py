@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ..errors import ConversationError
 
-__all__ = ["JsonField", "shown"]
+__all__ = ["JsonField", "missing_field", "shown"]
+
+_CLOSE = 0.8  # "typ" is "type", "test" is not "text"
 
 
 @dataclass(slots=True)  # not frozen: frozen objects are slower to make, and histories need many
@@ -22,10 +26,13 @@ class JsonField:
 
     value: Any
     path: str = ""
+    siblings: Iterable[object] = ()
+    """The fields of the object that has this one, among which a misspelt name may be."""
 
     def __getitem__(self, key: str) -> JsonField:
         """Return a field of an object; a missing one is null."""
-        return JsonField(self.object().get(key), f"{self.path}.{key}" if self.path else key)
+        fields = self.object()
+        return JsonField(fields.get(key), f"{self.path}.{key}" if self.path else key, fields)
 
     @property
     def is_null(self) -> bool:
@@ -62,12 +69,24 @@ class JsonField:
     def unexpected(self, expected: str) -> ConversationError:
         """Make the error for a value of the wrong type."""
         if self.is_null:
-            return self.error(f"the field is missing; expected {expected}")
+            missing = missing_field(self.path.rpartition(".")[2], self.siblings)
+            return self.error(f"{missing}; expected {expected}")
         return self.error(f"expected {expected}, found {shown(self.value)}")
 
     def error(self, problem: str) -> ConversationError:
         """Make an error about this field."""
         return ConversationError(problem, field=self.path)
+
+
+def missing_field(name: str, fields: Iterable[object]) -> str:
+    """Say that a field is missing, and which of the object's first 50 fields may be meant.
+
+    >>> missing_field("messages", {"message": []})
+    "the field is missing, but there is 'message'"
+    """
+    first = [field for field in islice(fields, 50) if isinstance(field, str) and field != name]
+    near = difflib.get_close_matches(name, first, 1, _CLOSE)
+    return "the field is missing" + (f", but there is {near[0]!r}" if near else "")
 
 
 def shown(value: object, length: int = 80) -> str:

@@ -19,7 +19,7 @@ from pydantic import (
 
 from ..errors import ConversationError
 from .content import Content, DeveloperContent, SystemContent, TextContent
-from .json_field import shown
+from .json_field import missing_field, shown
 from .tool_namespaces import ToolDescription
 
 __all__ = [
@@ -331,7 +331,7 @@ def _require(
     raw: Mapping[str, Any], key: str, kinds: type | tuple[type, ...], *, field: str
 ) -> Any:
     if key not in raw:
-        raise ConversationError("the field is missing", field=_join(field, key))
+        raise ConversationError(missing_field(key, raw), field=_join(field, key))
     value = raw[key]
     if not isinstance(value, kinds):
         found = f"{shown(value)} ({type(value).__name__})"

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, field_validator
 
-__all__ = ["ToolDescription", "ToolNamespaceConfig"]
+__all__ = ["ToolDescription", "ToolNamespaceConfig", "namespace_of"]
 
 
 class ToolDescription(BaseModel):
@@ -138,3 +138,12 @@ _PYTHON_DESCRIPTION = (
     "out after 120.0 seconds. The drive at '/mnt/data' can be used to save and persist user "
     "files. Internet access for this session is UNKNOWN. Depends on the cluster."
 )
+
+
+def namespace_of(recipient: str | None) -> str:
+    """Return the namespace that a recipient belongs to; it is the name of a tool.
+
+    >>> namespace_of("browser.search"), namespace_of("python"), namespace_of(None)
+    ('browser', 'python', '')
+    """
+    return (recipient or "").partition(".")[0]

@@ -195,7 +195,7 @@ class StreamableParser:
     @property
     def state(self) -> StreamState:
         """The part of a message that the parser expects next."""
-        return self._state.state
+        return self._state.phase.state  # servers read it after each token: no second property
 
     @property
     def current_role(self) -> Role | None:

@@ -46,7 +46,8 @@ class Settings:
       JSON answer. Engines behind a server ignore this.
     - `current_date`: the date in prompts: ``today`` (UTC), a date as ``YYYY-MM-DD``, or None.
     - `inspector`: whether the inspector's page is at ``/``.
-    - `event_names`: the names of reasoning events, those of OpenAI's SDKs or of Open Responses.
+    - `event_names`: the names of reasoning events, those of OpenAI or of Open Responses. OpenAI's
+      SDKs always get those of OpenAI, as their helpers fail with others.
     - `unknown_fields`: whether requests with unknown fields are answered without them, or refused.
     - `repetition`: a turn ends when its last tokens, of this number, repeat those before (see
       `RepetitionDetector`); None lets it repeat itself.

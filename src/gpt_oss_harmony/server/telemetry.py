@@ -21,6 +21,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
 from starlette.types import Scope
 
 from .. import __version__
+from ..conversation.tool_namespaces import namespace_of
 from ..engines.engine import SampledToken, Sampling
 from ..engines.http_client import OUTGOING_HEADERS
 from ..grammar.errors import GrammarError
@@ -140,7 +141,7 @@ class Telemetry:
                 yield call
             finally:
                 # The model writes the name of a function, and a metric must not have many names.
-                measured = {**attributes, "gen_ai.tool.name": name.partition(".")[0]}
+                measured = {**attributes, "gen_ai.tool.name": namespace_of(name)}
                 if call.status != "completed":
                     _set_error(span, measured, call.status)
                 self.tool_duration.record(time.perf_counter() - begun, measured)

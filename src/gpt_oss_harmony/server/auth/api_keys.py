@@ -160,12 +160,14 @@ class ApiKeys:
 class Caller:
     """The owner of a request's data: the id of its key, empty on a server without keys.
 
-    `usage` is the usage of the request if it counts against the limits of the key.
+    `usage` is the usage of the request if it counts against the limits of the key. `uses_sdk` is
+    True for requests of OpenAI's SDKs, which name their language in ``X-Stainless-Lang``.
     """
 
     owner: str
     limits: KeyLimits = field(default_factory=KeyLimits)
     usage: RequestUsage = field(default_factory=RequestUsage)
+    uses_sdk: bool = False
 
 
 _CALLER = "gpt_oss_harmony.caller"
@@ -186,7 +188,8 @@ async def authenticate(connection: HTTPConnection) -> Caller:
     except ApiKeyError as error:
         code = "invalid_api_key" if key else "missing_api_key"
         raise ApiError(401, str(error), kind="authentication_error", code=code) from error
-    return Caller("") if record is None else Caller(record.id, record.limits)
+    caller = Caller("") if record is None else Caller(record.id, record.limits)
+    return replace(caller, uses_sdk="x-stainless-lang" in connection.headers)
 
 
 def _key_of(connection: HTTPConnection) -> str:

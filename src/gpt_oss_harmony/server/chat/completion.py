@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from typing_extensions import (
@@ -14,20 +14,21 @@ from typing_extensions import (
 from ...apis.chat_output import CHAT_JOINT, chat_message_of
 from ...apis.custom_tools import CustomToolInput
 from ...apis.items import ItemKind, NewId, called_name, item_kind
-from ...apis.output_items import NO_ARGUMENTS
+from ...apis.output_items import call_arguments
 from ...apis.turn_request import TurnRequest
 from ...conversation.messages import Message
-from ...engines.engine import FinishReason
-from ...grammar import Violation
 from ..generation.events import (
+    Ending,
     LogprobJson,
     MessageBegun,
     MessageEnded,
+    RepetitionDetail,
     TextAdded,
     TokenLogprob,
     TurnEnded,
     TurnEvent,
     Usage,
+    repetition_detail,
 )
 from ..identifiers import new_id
 
@@ -97,10 +98,8 @@ class SchemaViolations(TypedDict, total=False):
     schema_violations: list[dict[str, str]]
 
 
-class ChoiceDetails(SchemaViolations, total=False):
-    """The reason why the server ended a choice; its `finish_reason` is then ``length``."""
-
-    stop_reason: Literal["repetition"]
+class ChoiceDetails(SchemaViolations, RepetitionDetail, total=False):
+    """What a choice has beside the fields of the API."""
 
 
 class ChatChoice(ChoiceDetails):
@@ -137,20 +136,22 @@ class ChatCompletionChunk(ChatHead):
     usage: NotRequired[ChatUsage | None]
 
 
-def _details(violations: Sequence[Violation], *, is_repetition: bool) -> ChoiceDetails:
-    details: ChoiceDetails = {}
-    if violations:
-        details["schema_violations"] = [violation._asdict() for violation in violations]
-    if is_repetition:
-        details["stop_reason"] = "repetition"
-    return details
+_FINISH: Mapping[Ending, ChatFinish] = {
+    Ending.ANSWER: "stop",
+    Ending.CALL: "tool_calls",
+    Ending.STOP_TEXT: "stop",
+    Ending.LIMIT: "length",
+    Ending.CONTEXT: "length",
+    Ending.REPETITION: "length",
+}
 
 
-def _finish_reason(reason: FinishReason, *, has_calls: bool) -> ChatFinish:
-    """Return the reason for the end of a choice; `has_calls` if a client may run its calls."""
-    if reason is FinishReason.LENGTH:
-        return "length"
-    return "tool_calls" if has_calls else "stop"
+def _last_fields(ended: TurnEnded) -> dict[str, Any]:
+    """Return the fields of the end of a choice."""
+    listed = [violation._asdict() for violation in ended.violations]
+    violations = {"schema_violations": listed} if listed else {}
+    detail = repetition_detail(ended.ending)
+    return {"finish_reason": _FINISH[ended.ending], **violations, **detail}
 
 
 def chat_logprobs(logprobs: Iterable[TokenLogprob]) -> ChatLogprobs:
@@ -193,9 +194,7 @@ class WholeChoice:
         self._logprobs: list[TokenLogprob] | None = None if turn.sampling.logprobs is None else []
         self._in_content = False
         self._is_cut = False
-        self._reason = FinishReason.STOP
-        self._violations: tuple[Violation, ...] = ()
-        self._is_repetition = False
+        self._end: dict[str, Any] = {"finish_reason": "stop"}
 
     def take(self, event: TurnEvent) -> None:
         """Read an event."""
@@ -208,9 +207,7 @@ class WholeChoice:
             self._messages.append(event.message)
             self._is_cut = not event.is_complete
         else:
-            self._reason = event.reason
-            self._violations = event.violations
-            self._is_repetition = event.is_repetition
+            self._end = _last_fields(event)
 
     def as_json(self, index: int, call_ids: Iterable[str] = ()) -> ChatChoice:
         """Write the choice; `call_ids` are those that its calls already have in a stream."""
@@ -223,14 +220,13 @@ class WholeChoice:
             shows_reasoning=self._turn.shows_reasoning,
             is_cut=self._is_cut,
         )
-        has_calls = "tool_calls" in message and not self._is_cut
-        return {
+        choice = {
             "index": index,
             "message": message,
             "logprobs": None if self._logprobs is None else chat_logprobs(self._logprobs),
-            "finish_reason": _finish_reason(self._reason, has_calls=has_calls),
-            **_details(self._violations, is_repetition=self._is_repetition),
+            **self._end,
         }
+        return cast("ChatChoice", choice)
 
 
 def whole_chunk(choice: ChatChoice) -> ChunkChoice:
@@ -263,9 +259,7 @@ class StreamedChoice:
             self._has_begun = True
             yield self._chunk(ChatDelta({"role": "assistant", "content": ""}))
         if isinstance(event, TurnEnded):
-            reason = _finish_reason(event.reason, has_calls=self._deltas.may_call)
-            details = _details(event.violations, is_repetition=event.is_repetition)
-            yield {**self._chunk(ChatDelta({})), "finish_reason": reason, **details}
+            yield cast("ChunkChoice", {**self._chunk(ChatDelta({})), **_last_fields(event)})
         else:
             yield from map(self._chunk, self._deltas.take(event))
 
@@ -313,12 +307,6 @@ class ChatDeltas:
         self._open: _Text | _Call | None = None
         self.calls = 0
         """The number of calls so far."""
-        self._is_cut = False
-
-    @property
-    def may_call(self) -> bool:
-        """Whether there are calls, and the tokens did not end inside the last message."""
-        return self.calls > 0 and not self._is_cut
 
     def take(self, event: MessageBegun | TextAdded | MessageEnded) -> Iterator[ChatDelta]:
         """Write the deltas of an event."""
@@ -330,7 +318,6 @@ class ChatDeltas:
         elif isinstance(event, TextAdded):
             yield from self._open.add(event.text, event.logprobs)
         else:
-            self._is_cut = not event.is_complete
             yield from self._open.end(is_complete=event.is_complete)
             self._open = None
 
@@ -398,8 +385,10 @@ class _Call:
     def end(self, *, is_complete: bool) -> Iterator[ChatDelta]:
         if self._input is not None:
             yield from self._add_input(self._input.rest())
-        elif self._blank is not None and (is_complete or self._blank):
-            yield self._arguments(NO_ARGUMENTS if is_complete else self._blank)
+        elif self._blank is not None:
+            arguments = call_arguments(self._blank, is_complete=is_complete)
+            if arguments:
+                yield self._arguments(arguments)
 
     def _add_input(self, text: str) -> Iterator[ChatDelta]:
         if text:

@@ -15,8 +15,8 @@ from ...apis.requests import ChatRequest
 from ...apis.turn_request import TurnRequest, turn_of_chat
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..generation.events import TurnEnded, TurnEvent, Usage
-from ..generation.preparation import constraint_headers, prepare_turn
-from ..generation.sampling import choice_sampling, sample_choices, sample_turn, with_grammar
+from ..generation.preparation import constraint_headers
+from ..generation.sampling import choice_sampling, prepared_turn, sample_choices, sample_turn
 from ..http.event_log import Event
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
@@ -192,10 +192,7 @@ async def _choice_events(
     The prompt and the grammar are the same for all. Each choice has its own slot at the engine,
     because it is as much work as another request. A request is refused as a whole or not at all.
     """
-    pool = services.pools.encoding
-    with services.metrics.preparation.time():
-        prepared = await pool.run(caller.owner, prepare_turn, turn)
-        prepared = await with_grammar(services, caller.owner, turn, prepared)
+    prepared = await prepared_turn(services, caller.owner, turn)
     headers.update(constraint_headers(prepared))
     choices = [
         sample_turn(

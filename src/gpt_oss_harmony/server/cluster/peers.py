@@ -28,6 +28,7 @@ __all__ = [
     "ANSWER_SECONDS",
     "Answer",
     "Channel",
+    "JoinedPieces",
     "PeerError",
     "Peers",
     "PostgresChannel",
@@ -40,6 +41,7 @@ ANSWER_SECONDS = 1.0
 """The longest time between two parts of an answer; without data, an empty part is sent."""
 _SILENCE = 3 * ANSWER_SECONDS  # after which a server that runs responses may be dead
 _PIECE = 7_900  # bytes of a notification, below 8,000
+_PIECE_COST = 200  # bytes of a piece that waits, beside its characters
 _RECONNECT_SECONDS = 0.5
 _LENGTH_BYTES = 4  # before each message on a socket
 
@@ -232,22 +234,54 @@ class PostgresChannel:
         while True:
             try:
                 connection = connection or await self._listener()
-                incomplete: defaultdict[str, list[str]] = defaultdict(list)
+                messages = JoinedPieces()
                 async with connection:
                     async for notification in connection.notifies():
                         try:
-                            sender, number, left, piece = notification.payload.split(" ", 3)
-                            pieces = incomplete[f"{sender} {number}"]
-                            pieces.append(piece)
-                            if left == "0":
-                                del incomplete[f"{sender} {number}"]
-                                received("".join(pieces))
+                            whole = messages.add(notification.payload)
+                            if whole is not None:
+                                received(whole)
                         except _NO_MESSAGE:  # any user of the database can notify
                             _LOG.warning("a notification that no server has sent is ignored")
             except psycopg.Error as error:
                 _LOG.warning("no messages from other servers until the next try: %s", error)
             connection = None
             await asyncio.sleep(_RECONNECT_SECONDS)
+
+
+class JoinedPieces:
+    """Joins the pieces of messages.
+
+    Any user of the database can notify, and may never send the last piece of a message. So beyond
+    `most` characters, the oldest unfinished messages are dropped.
+
+    >>> messages = JoinedPieces()
+    >>> messages.add("a 1 1 Hel"), messages.add("b 1 0 Ho!"), messages.add("a 1 0 lo")
+    (None, 'Ho!', 'Hello')
+    """
+
+    def __init__(self, most: int = 64 << 20) -> None:
+        self._most = most
+        self._unfinished: dict[tuple[str, str], list[str]] = {}
+        self.size = 0
+        """The characters of the unfinished messages, and some for each of their pieces."""
+
+    def add(self, notification: str) -> str | None:
+        """Take a piece; return the message if this is the last. Raises `ValueError`."""
+        sender, number, left, piece = notification.split(" ", 3)
+        key = sender, number
+        self._unfinished.setdefault(key, []).append(piece)
+        self.size += len(piece) + _PIECE_COST
+        if left == "0":
+            return "".join(self._removed(key))
+        while self.size > self._most:
+            self._removed(next(iter(self._unfinished)))
+        return None
+
+    def _removed(self, key: tuple[str, str]) -> list[str]:
+        pieces = self._unfinished.pop(key)
+        self.size -= sum(len(piece) + _PIECE_COST for piece in pieces)
+        return pieces
 
 
 def _channel(server_id: str) -> str:

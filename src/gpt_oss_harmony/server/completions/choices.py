@@ -163,6 +163,11 @@ async def _choice(
     async with slot as (tokens, metrics):
         if body.echo and body.logprobs is not None:
             scored = await services.engine.score(plan.prompt, body.logprobs)
+        if body.max_tokens == 0:
+            logprobs = None if scored is None else reader.with_prompt(scored, None)
+            metrics.finish(FinishReason.LENGTH)
+            yield CompletionPiece(None, "", logprobs, FinishReason.LENGTH)
+            return
         async for sampled in tokens:
             piece = reader.take(sampled)._replace(is_repetition=metrics.is_repetition)
             if scored is not None:
@@ -179,9 +184,12 @@ _new_decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class CompletionPiece(NamedTuple):
-    """The addition of a token; the last has `finish` and `cached_tokens`."""
+    """The addition of a token; the last has `finish` and `cached_tokens`.
 
-    token: int
+    `token` is None for a completion of no tokens, which has one piece.
+    """
+
+    token: int | None
     text: str
     logprobs: dict[str, list[Any]] | None
     finish: FinishReason | None = None

@@ -86,7 +86,7 @@ def completion_choice(
     if body.return_token_ids:
         if is_start:
             choice["prompt_token_ids"] = plan.prompt
-        choice["token_ids"] = [piece.token for piece in pieces]
+        choice["token_ids"] = [piece.token for piece in pieces if piece.token is not None]
     return choice
 
 
@@ -170,7 +170,7 @@ async def _completion(
         completion_choice(body, plan, own, is_start=True)
         for plan, own in zip(plans, pieces, strict=True)
     ]
-    counts = [len(own) for own in pieces]
+    counts = [sum(piece.token is not None for piece in own) for own in pieces]
     cached = [own[-1].cached_tokens for own in pieces]
     return {**head, "choices": choices, "usage": _usage(body, plans, counts, cached)}
 
@@ -182,10 +182,12 @@ async def _chunks(
     nothing = {"usage": None} if includes_usage else {}
     plans = await _plans(services, caller, body)
     counts, cached = [0] * len(plans), [0] * len(plans)
+    begun = set[int]()
     async with aclosing(sampled_choices(services, caller, body, plans)) as sampled:
         async for index, piece in sampled:
-            is_start = not counts[index]
-            counts[index] += 1
+            is_start = index not in begun
+            begun.add(index)
+            counts[index] += piece.token is not None
             cached[index] = piece.cached_tokens
             choice = completion_choice(body, plans[index], [piece], is_start=is_start)
             if is_start or any(choice.get(field) for field in _CHUNK_FIELDS):

@@ -5,7 +5,8 @@ The events of one message share its `position` among the messages of the turn.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from enum import Enum
+from typing import Literal, NamedTuple, TypeAlias
 
 from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
@@ -16,15 +17,18 @@ from ...parsing.recovery import Recovery
 
 __all__ = [
     "LEAST_LOGPROB",
+    "Ending",
     "LogprobJson",
     "MessageBegun",
     "MessageEnded",
+    "RepetitionDetail",
     "TextAdded",
     "TokenJson",
     "TokenLogprob",
     "TurnEnded",
     "TurnEvent",
     "Usage",
+    "repetition_detail",
 ]
 
 LEAST_LOGPROB = -9999.0
@@ -110,21 +114,51 @@ class Usage(NamedTuple):
         return Usage(*(mine + its for mine, its in zip(self, other, strict=True)))
 
 
+class Ending(Enum):
+    """How a turn ended; each API has a table of its own words for them."""
+
+    ANSWER = "the model ended its turn"
+    CALL = "the model called a tool"
+    STOP_TEXT = "a stop text was found"
+    LIMIT = "the turn has as many tokens as it may have"
+    CONTEXT = "the context is full"
+    REPETITION = "the model ran in circles, and the server ended the turn"
+
+    @property
+    def is_early(self) -> bool:
+        """Whether something else than the model, or a stop text, ended the turn."""
+        return self in (Ending.LIMIT, Ending.CONTEXT, Ending.REPETITION)
+
+
+class RepetitionDetail(TypedDict, total=False):
+    """The reason why the server ended a turn early; clients get it as a limit on tokens."""
+
+    stop_reason: Literal["repetition"]
+
+
+def repetition_detail(ending: Ending) -> RepetitionDetail:
+    """Return the field that names a repetition in an answer; none for any other ending."""
+    return {"stop_reason": "repetition"} if ending is Ending.REPETITION else {}
+
+
 class TurnEnded(NamedTuple):
-    """The end of the turn: the reason, and everything that was sampled.
+    """The end of the turn, and everything that was sampled.
 
     `violations` are those of schemas that the grammar does not enforce in full. `stop_text` is the
-    stop text that ended the turn, if one did. `is_repetition` is True if the server ended it
-    because the model ran in circles; the reason is then ``length``.
+    stop text that ended the turn, if one did.
     """
 
-    reason: FinishReason
+    ending: Ending
     usage: Usage
     tokens: list[int]
     recoveries: list[Recovery]
     violations: tuple[Violation, ...] = ()
     stop_text: str | None = None
-    is_repetition: bool = False
+
+    @property
+    def reason(self) -> FinishReason:
+        """The reason as an engine names it."""
+        return FinishReason.LENGTH if self.ending.is_early else FinishReason.STOP
 
 
 TurnEvent: TypeAlias = "MessageBegun | TextAdded | MessageEnded | TurnEnded"

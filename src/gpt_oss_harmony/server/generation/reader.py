@@ -16,6 +16,7 @@ from ...parsing.state import ContentDelta, StreamState
 from ...sampled_messages import with_sampled_tokens
 from ...tokens.special_tokens import FIRST_SPECIAL
 from .events import (
+    Ending,
     MessageBegun,
     MessageEnded,
     TextAdded,
@@ -47,6 +48,9 @@ class TurnReader:
             repairs=WITHOUT_UNMARKED_CALLS,
         )
         self._stop = request.stop
+        self._most_tokens = request.sampling.max_tokens
+        self._has_calls = False
+        self._may_call = False  # if a client, or the server, may run the calls
         self._prompt_length = prompt_length
         self._body: MessageBody | None = None  # of the message that has begun and not ended
         self._waiting: list[SampledToken] = []  # of a message that has not begun
@@ -97,7 +101,12 @@ class TurnReader:
         elif not self.is_over and parser.current_recipient is not None:
             yield from self._begin()  # other headers may be repeated before there is text
         if not self.is_over and sampled.finish_reason is not None:
-            yield self._end(sampled.finish_reason, sampled.cached_tokens or 0)
+            ending = Ending.CALL if self._may_call else Ending.ANSWER
+            if sampled.finish_reason is FinishReason.LENGTH:
+                most = self._most_tokens
+                is_limit = most is not None and len(parser.tokens) >= most
+                ending = Ending.LIMIT if is_limit else Ending.CONTEXT
+            yield self._end(ending, sampled.cached_tokens or 0)
 
     def _begin(self) -> Iterator[MessageBegun]:
         """Begin the next message, unless it has begun."""
@@ -116,8 +125,9 @@ class TurnReader:
         self, role: Role | None, channel: str | None, recipient: str | None
     ) -> Iterator[MessageBegun]:
         """Open the body of a message; stop texts apply only to text that the user reads."""
-        is_own = role is Role.ASSISTANT
-        stop = self._stop if is_own and item_kind(channel, recipient).is_message else ()
+        is_own, kind = role is Role.ASSISTANT, item_kind(channel, recipient)
+        stop = self._stop if is_own and kind.is_message else ()
+        self._has_calls |= is_own and kind.is_call
         self._body = MessageBody(
             MessageBegun(self._emitted, channel, recipient),
             stop,
@@ -139,7 +149,7 @@ class TurnReader:
             message = Message.from_role_and_content(Role.ASSISTANT, body.text)
             message.channel, message.recipient = body.begun.channel, body.begun.recipient
             yield MessageEnded(body.begun.position, message, True)
-            yield self._end(FinishReason.STOP, 0)._replace(stop_text=body.stop_text)
+            yield self._end(Ending.STOP_TEXT, 0)._replace(stop_text=body.stop_text)
 
     def _end_messages(self, before: int) -> Iterator[TurnEvent]:
         while self._ended < before and not self.is_over:
@@ -168,11 +178,12 @@ class TurnReader:
         if body is not None and not body.is_hidden:
             (sampled,) = with_sampled_tokens(self._encoding, [message], tokens, [len(tokens)])
             is_complete = not (is_last and self._parser.incomplete)
+            self._may_call = self._has_calls and is_complete
             yield MessageEnded(body.begun.position, sampled, is_complete)
         self._body = None
         self._ended += 1
 
-    def _end(self, reason: FinishReason, cached_tokens: int) -> TurnEnded:
+    def _end(self, ending: Ending, cached_tokens: int) -> TurnEnded:
         self.is_over = True
         parser = self._parser
         usage = Usage(
@@ -182,7 +193,7 @@ class TurnReader:
             self._reasoning_tokens,
             self._forced_tokens,
         )
-        return TurnEnded(reason, usage, parser.tokens, parser.recoveries)
+        return TurnEnded(ending, usage, parser.tokens, parser.recoveries)
 
 
 class MessageBody:

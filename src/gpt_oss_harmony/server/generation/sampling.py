@@ -19,8 +19,8 @@ from ..http.errors import ApiError, shutting_down
 from ..http.requests import cancel_all
 from ..metrics import CompletionMetrics
 from ..services import Services
-from .events import MessageEnded, TurnEnded, TurnEvent
-from .preparation import PreparedTurn, compiled_constraint, constraint_options
+from .events import Ending, MessageEnded, TurnEnded, TurnEvent
+from .preparation import PreparedTurn, compiled_constraint, constraint_options, prepare_turn
 from .reader import TurnReader
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = [
     "EngineSlot",
     "choice_sampling",
     "engine_slot",
+    "prepared_turn",
     "sample_choices",
     "sample_turn",
     "with_grammar",
@@ -72,6 +73,13 @@ async def with_grammar(
     )
 
 
+async def prepared_turn(services: Services, owner: str, request: TurnRequest) -> PreparedTurn:
+    """Render the prompt of a turn and compile its grammar, in the threads for that."""
+    with services.metrics.preparation.time():
+        prepared = await services.pools.encoding.run(owner, prepare_turn, request)
+        return await with_grammar(services, owner, request, prepared)
+
+
 async def sample_turn(
     services: Services,
     caller: Caller,
@@ -95,7 +103,8 @@ async def sample_turn(
                 if isinstance(event, MessageEnded) and event.is_complete:
                     messages.append(event.message)
                 elif isinstance(event, TurnEnded):
-                    event = event._replace(is_repetition=metrics.is_repetition)
+                    if metrics.is_repetition:
+                        event = event._replace(ending=Ending.REPETITION)
                     if unenforced:
                         options = constraint_options(request)
                         violations = await services.pools.grammar.run(

@@ -12,7 +12,7 @@ A block begins with its first text: the API has no empty blocks of text or reaso
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -24,10 +24,16 @@ from typing_extensions import (
 from ...apis.items import ItemKind, NewId, called_name, item_kind, message_text
 from ...apis.messages_input import INVALID_JSON
 from ...apis.messages_request import ReasoningDisplay
-from ...apis.turn_request import TurnRequest
 from ...conversation.messages import Message
-from ...engines.engine import FinishReason
-from ..generation.events import MessageBegun, MessageEnded, TextAdded, TurnEnded, TurnEvent, Usage
+from ..generation.events import (
+    Ending,
+    MessageBegun,
+    MessageEnded,
+    TextAdded,
+    TurnEnded,
+    TurnEvent,
+    Usage,
+)
 
 __all__ = ["PING", "MessageAnswer", "MessageEvent", "MessageEvents", "whole_message"]
 
@@ -36,6 +42,14 @@ PING = {"type": "ping"}
 StopReason: TypeAlias = Literal[
     "end_turn", "max_tokens", "stop_sequence", "tool_use", "model_context_window_exceeded"
 ]
+_REASONS: Mapping[Ending, StopReason] = {
+    Ending.ANSWER: "end_turn",
+    Ending.CALL: "tool_use",
+    Ending.STOP_TEXT: "stop_sequence",
+    Ending.LIMIT: "max_tokens",
+    Ending.CONTEXT: "model_context_window_exceeded",
+    Ending.REPETITION: "max_tokens",
+}
 
 
 class OutputDetails(TypedDict):
@@ -100,14 +114,12 @@ class MessageEvents:
     def __init__(
         self,
         model: str,
-        turn: TurnRequest,
         prompt_tokens: int,
         *,
         display: ReasoningDisplay,
         seal: Callable[[Message], str],
         new_id: NewId,
     ) -> None:
-        self._turn = turn
         self._display = display
         self._seal = seal
         self._new_id = new_id
@@ -122,7 +134,6 @@ class MessageEvents:
             "usage": _usage(Usage(input_tokens=prompt_tokens)),
         }
         self._blocks = 0  # that have begun
-        self._calls = 0  # of these
         self._block: _Block | None = None
         self._held: list[Message] = []  # reasoning that is sent only before a call
 
@@ -152,7 +163,6 @@ class MessageEvents:
         if block.kind is not ItemKind.REASONING:
             self._held.clear()
         if block.kind.is_call:
-            self._calls += 1
             name, _ = called_name(event.recipient or "")
             call = {"id": self._new_id("toolu"), "name": name, "input": {}}
             yield self._started({"type": "tool_use", **call})
@@ -167,7 +177,7 @@ class MessageEvents:
         elif block.kind.is_message:
             if not block.is_open:
                 block.is_open = True
-                yield self._started({"type": "text", "text": "", "citations": None})
+                yield self._started({"type": "text", "text": ""})
             yield self._delta("text_delta", text=text)
         elif self._display == "shown":
             if not block.is_open:
@@ -199,8 +209,8 @@ class MessageEvents:
 
     def _end(self, event: TurnEnded) -> Iterator[dict[str, Any]]:
         listed = [violation._asdict() for violation in event.violations]
-        delta = {"stop_reason": self._reason(event), "stop_sequence": event.stop_text}
-        if event.is_repetition:
+        delta = {"stop_reason": _REASONS[event.ending], "stop_sequence": event.stop_text}
+        if event.ending is Ending.REPETITION:
             delta["stop_detail"] = "repetition"
         yield {
             "type": "message_delta",
@@ -209,16 +219,6 @@ class MessageEvents:
             **({"schema_violations": listed} if listed else {}),
         }
         yield {"type": "message_stop"}
-
-    def _reason(self, event: TurnEnded) -> StopReason:
-        if event.reason is FinishReason.LENGTH:
-            most = self._turn.sampling.max_tokens
-            is_limit = most is not None and event.usage.output_tokens >= most
-            is_limit = is_limit or event.is_repetition
-            return "max_tokens" if is_limit else "model_context_window_exceeded"
-        if event.stop_text is not None:
-            return "stop_sequence"
-        return "tool_use" if self._calls else "end_turn"
 
     def _started(self, block: dict[str, Any]) -> dict[str, Any]:
         self._blocks += 1
@@ -234,6 +234,12 @@ class MessageEvents:
 
     def _stopped(self) -> dict[str, Any]:
         return {"type": "content_block_stop", "index": self._blocks - 1}
+
+
+def unanswered(event: TurnEnded) -> TurnEnded:
+    """Return the end of a turn that only read the prompt; the engine needs a token to end it."""
+    read = Usage(event.usage.input_tokens, event.usage.cached_tokens)
+    return TurnEnded(Ending.LIMIT, read, [], [])
 
 
 _THINKING = {"type": "thinking", "thinking": "", "signature": ""}

@@ -15,8 +15,9 @@ from ...apis.messages_request import MessagesRequest
 from ...apis.turn_request import TurnRequest
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..encryption import OwnerCipher
+from ..generation.events import TurnEnded
 from ..generation.preparation import constraint_headers, prepare_turn
-from ..generation.sampling import sample_choices, sample_turn, with_grammar
+from ..generation.sampling import prepared_turn, sample_choices, sample_turn
 from ..http.errors import MESSAGES_ERRORS, ApiError
 from ..http.event_log import Event
 from ..http.json import JsonResponse
@@ -25,7 +26,14 @@ from ..http.server_sent_events import EventStream, event_of, json_or_stream
 from ..identifiers import new_id
 from ..limited_route import LimitedRoute
 from ..services import Services, services_of
-from .answer import PING, MessageAnswer, MessageEvent, MessageEvents, whole_message
+from .answer import (
+    PING,
+    MessageAnswer,
+    MessageEvent,
+    MessageEvents,
+    unanswered,
+    whole_message,
+)
 
 __all__ = ["router"]
 
@@ -92,14 +100,10 @@ async def _events(
 ) -> AsyncGenerator[dict[str, Any], None]:
     await services.admission.admit(caller.owner)
     turn = await _turn(services, caller, body)
-    pool = services.pools.encoding
-    with services.metrics.preparation.time():
-        prepared = await pool.run(caller.owner, prepare_turn, turn)
-        prepared = await with_grammar(services, caller.owner, turn, prepared)
+    prepared = await prepared_turn(services, caller.owner, turn)
     headers.update(constraint_headers(prepared))
     writer = MessageEvents(
         model,
-        turn,
         len(prepared.prompt),
         display=body.reasoning_display,
         seal=OwnerCipher(services.cipher, caller.owner).encrypt_reasoning,
@@ -108,6 +112,10 @@ async def _events(
     sampled = sample_turn(services, caller, turn, prepared)
     async with aclosing(sample_choices([sampled], prompt_field="messages")) as turn_events:
         async for _, turn_event in turn_events:
+            if body.max_tokens == 0:
+                if not isinstance(turn_event, TurnEnded):
+                    continue
+                turn_event = unanswered(turn_event)
             for event in writer.take(turn_event):
                 yield event
 

@@ -17,6 +17,7 @@ from typing import Any
 from ...apis.items import message_text
 from ...apis.requests import ReasoningSettings, ResponsesRequest
 from ...apis.turn_request import TurnRequest, turn_of_response
+from ...conversation.tool_namespaces import namespace_of
 from ...engines.completion import complete
 from ...engines.engine import ContextLengthError, EngineError
 from ..encryption import OwnerCipher
@@ -120,15 +121,14 @@ def _machine_of(services: Services, plan: ResponsePlan) -> ResponseMachine:
         new_id=new_id,
         custom_tools=turn.custom_tools,
         text_tools=turn.tool_texts,
-        namespaces={tool.partition(".")[0] for tool in turn.tools},
+        namespaces=set(map(namespace_of, turn.tools)),
         built_in_tools=tools.names,
-        container_id=tools.container_id,
+        call_fields=tools.call_fields,
         opening=plan.compaction,
         listings=plan.listings,
-        mcp_names=tools.mcp_names,
         approvals=tools.approvals,
         cited_answer=partial(tools.cited_answer, keeps_marks=turn.response_format is not None),
-        event_names=settings.event_names,
+        event_names="openai" if plan.caller.uses_sdk else settings.event_names,
     )
     rules = ResponseRules(
         turn,
@@ -342,8 +342,7 @@ class ResponseRun:
             with telemetry.tool_call(call.recipient or "") as span:
                 answered = await tools.run(call)
                 span.status = answered.status
-        tool = (call.recipient or "").partition(".")[0]
-        self._services.metrics.count_tool_call(tool, answered.status)
+        self._services.metrics.count_tool_call(namespace_of(call.recipient), answered.status)
         return self._take(CallAnswered(answered))
 
     async def _store(self, command: Store) -> None:

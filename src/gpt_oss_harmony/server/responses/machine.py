@@ -19,8 +19,15 @@ from ...apis.response_resource import ResponseUsage
 from ...apis.tool_choice import choice_without
 from ...apis.turn_request import TurnRequest
 from ...conversation.messages import Conversation, Message
-from ...engines.engine import FinishReason
-from ..generation.events import MessageBegun, MessageEnded, TextAdded, TurnEnded, Usage
+from ..generation.events import (
+    MessageBegun,
+    MessageEnded,
+    RepetitionDetail,
+    TextAdded,
+    TurnEnded,
+    Usage,
+    repetition_detail,
+)
 from ..http.errors import ApiError
 from ..http.event_log import Event
 from ..http.server_sent_events import event_of
@@ -304,6 +311,7 @@ class ResponseMachine:
         self._usage: Usage | None = None
         self._has_begun = False
         self._is_first = True
+        self._detail: RepetitionDetail = {}
         self._last: WireEvent = {}
 
     def take(self, happened: Input) -> Step:
@@ -363,7 +371,7 @@ class ResponseMachine:
             if rules.summary and reasoning:
                 return Step([], Summarise(reasoning, rules.summary))
             return self._completed_reasoning()
-        planned = rules.planned_fields(message) if kind.is_built_in else None
+        planned = rules.planned_fields(message) if kind.is_of_server else None
         return Step(_written(self.stream.take(ended, planned=planned)))
 
     def _summarise(self, made: Summarised) -> Step:
@@ -398,10 +406,11 @@ class ResponseMachine:
         if ended.violations:
             violations = self.stream.response.setdefault("schema_violations", [])
             violations += [violation._asdict() for violation in ended.violations]
-        if ended.reason is FinishReason.LENGTH:
+        if ended.ending.is_early:
+            self._detail = repetition_detail(ended.ending)
             return self._finish("incomplete", reason="max_output_tokens", events=events)
         call = self._messages[-1] if self._messages else None
-        if call is None or not self._kind(call).is_built_in:
+        if call is None or not self._kind(call).is_of_server:
             return self._finish("completed", events=events)
         if call.recipient in self._rules.approvals:
             return self._finish("completed", events=events)
@@ -504,10 +513,11 @@ class ResponseMachine:
         self, status: str, error: ApiError | None, reason: str | None
     ) -> dict[str, Any]:
         usage = self._usage
+        details = None if reason is None else {"reason": reason, **self._detail}
         return {
             "completed_at": self._rules.now() if status == "completed" else None,
             "error": None if error is None else _error_json(error),
-            "incomplete_details": None if reason is None else {"reason": reason},
+            "incomplete_details": details,
             "usage": None if usage is None else ResponseUsage.of(*usage).model_dump(),
         }
 

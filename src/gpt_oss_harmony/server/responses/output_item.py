@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from ...apis.custom_tools import CustomToolInput
 from ...apis.items import ItemKind
+from ...apis.output_items import call_arguments
+from ...conversation.built_in_tools import CallItem, call_item
 from ...conversation.messages import Message
 from ..generation.events import LogprobJson, TokenLogprob
 from ..tools.call_items import ShownCode
@@ -32,9 +34,6 @@ _SHAPES = {
     ItemKind.FINAL_ANSWER: MESSAGE,
     ItemKind.FUNCTION_CALL: FUNCTION,
     ItemKind.CUSTOM_TOOL_CALL: ItemShape(None, "input", "custom_tool_call_input"),
-    ItemKind.WEB_SEARCH_CALL: ItemShape(None, "", ""),
-    ItemKind.CODE_INTERPRETER_CALL: ItemShape(None, "code", "code_interpreter_call_code"),
-    ItemKind.MCP_CALL: ItemShape(None, "arguments", "mcp_call_arguments"),
     ItemKind.MCP_APPROVAL_REQUEST: ItemShape(None, "arguments", ""),
 }
 
@@ -58,6 +57,12 @@ class OutputItemBuilder:
     """The call of a built-in tool, once it is complete and waits for its result."""
     planned: Mapping[str, Any] = field(default_factory=dict)
     """The fields that the item of that call already has."""
+    described: CallItem = field(init=False)
+    """The item of a call of a server's tool."""
+    shape: ItemShape = field(init=False)
+    """The field and the events of its text."""
+    is_whole: bool = field(init=False)
+    """Whether the item has no event before the model's text is complete."""
     delta_json: tuple[str, str, str, str] | None = None
     """The name of its text events, and their JSON before, between and after number and text."""
     _sampled: list[str] = field(default_factory=list)
@@ -66,16 +71,17 @@ class OutputItemBuilder:
     _converter: CustomToolInput | ShownCode | CitedAnswer | None = None
 
     def __post_init__(self) -> None:
+        self.described = call_item(self.recipient or "")
+        if self.kind is ItemKind.SERVER_CALL:
+            self.shape = ItemShape(None, self.described.text, self.described.text_events)
+        else:
+            self.shape = _SHAPES[self.kind]
+        self.is_whole = self.kind.is_of_server and not self.shape.event
         self._converter = self.cited
         if self.kind is ItemKind.CUSTOM_TOOL_CALL:
             self._converter = CustomToolInput(is_text=self.is_text)
-        elif self.kind is ItemKind.CODE_INTERPRETER_CALL:
+        elif self.kind is ItemKind.SERVER_CALL and self.described.text == "code":
             self._converter = ShownCode()
-
-    @property
-    def shape(self) -> ItemShape:
-        """The field and the events of its text."""
-        return _SHAPES[self.kind]
 
     @property
     def sampled_text(self) -> str:
@@ -106,8 +112,8 @@ class OutputItemBuilder:
     def rest(self, *, is_complete: bool) -> str:
         """Return the rest of the text for clients."""
         rest = "" if self._converter is None else self._converter.rest()
-        if self.shape.field == "arguments" and is_complete and not self.text.strip():
-            rest = "{}"  # clients parse it as JSON
+        if self.shape.field == "arguments" and not self.text.strip():
+            rest = call_arguments("", is_complete=is_complete)
         self._emitted.append(rest)
         return rest
 

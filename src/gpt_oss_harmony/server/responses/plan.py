@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -14,8 +14,10 @@ from ...apis.items import HistoryItem
 from ...apis.requests import ResponsesRequest
 from ...apis.response_resource import response_of
 from ...apis.turn_request import TurnRequest, turn_of_response
+from ...conversation.built_in_tools import has_files, requested_tool, tools_with_container
 from ...conversation.json_field import JsonField
 from ...conversation.messages import Conversation, Message, Role
+from ...conversation.tool_namespaces import namespace_of
 from ...encoding import load_harmony_encoding
 from ...engines.engine import ContextLengthError
 from ...sampled_messages import SampledMessage
@@ -132,7 +134,7 @@ def plan_response(
     response = response_of(request, id=new_id("resp"), created_at=int(time.time()), model=model)
     if request.background:
         response = response.model_copy(update={"status": "queued"})
-    used = {*turn.built_in_tools, *(_tool_name(pending.call) for pending in approved)}
+    used = {*turn.built_in_tools, *(namespace_of(pending.call.recipient) for pending in approved)}
     tools = {name: services.tools[name] for name in sorted(used)}
     sessions = sessions_of(services, owner, request, history) if tools else ()
     sessions = _with_container(services, owner, request, sessions)
@@ -142,7 +144,7 @@ def plan_response(
         files=[
             file
             for session in sessions
-            if session.tool != "browser"
+            if has_files(session.tool)
             for file in services.store.blocking.files.list(session.id, owner)
         ],
         storage=(FileStorage(services.store, owner, response.id) if request.is_stored else None),
@@ -150,7 +152,7 @@ def plan_response(
         functions=servers.functions if tools else None,
         approvals=servers.approvals,
     )
-    if conversation_tools.container_id:
+    if conversation_tools.containers:
         _put_files(services, owner, request, conversation_tools)
     return ResponsePlan(
         tools=conversation_tools,
@@ -172,12 +174,11 @@ def plan_response(
 def _with_container(
     services: Services, owner: str, request: ResponsesRequest, sessions: Sequence[StoredSession]
 ) -> Sequence[StoredSession]:
-    """Replace the session of `python` by that of the container in the request."""
-    for tool in JsonField(request.tools, "tools").optional_items():
-        container = tool["container"]
-        if tool["type"].value != "code_interpreter" or not isinstance(container.value, str):
+    """Replace sessions by those of the containers that the request names."""
+    for name, container in _containers(request):
+        if not isinstance(container.value, str):
             continue
-        named = services.store.blocking.sessions.by_id(container.value, "python", owner)
+        named = services.store.blocking.sessions.by_id(container.value, name, owner)
         try:
             expires_at = services.settings.expires_at(int(time.time()))
             services.store.blocking.containers.touch(container.value, owner, expires_at)
@@ -186,30 +187,35 @@ def _with_container(
                 f"there is no container {container.value!r:.80}; make one, name one of an earlier "
                 'response, or send {"type": "auto"}'
             ) from None
-        named = named or StoredSession("python", container.value, "{}")
-        return [*(session for session in sessions if session.tool != named.tool), named]
+        named = named or StoredSession(name, container.value, "{}")
+        sessions = [*(session for session in sessions if session.tool != name), named]
     return sessions
+
+
+def _containers(request: ResponsesRequest) -> Iterator[tuple[str, JsonField]]:
+    """Yield the tools of a request whose sessions are containers, with what it asks for."""
+    for tool in JsonField(request.tools, "tools").optional_items():
+        name = requested_tool(tool["type"].text())
+        if name in tools_with_container():
+            yield name, tool["container"]
 
 
 def _put_files(
     services: Services, owner: str, request: ResponsesRequest, tools: ConversationTools
 ) -> None:
-    """Put the client's files into the container: those of the container and of the request."""
+    """Put the client's files into containers: those of the containers and of the request."""
     uploads = services.store.blocking.uploads
-    for tool in JsonField(request.tools, "tools").optional_items():
-        for file_id in tool["container"]["file_ids"].optional_items() if _is_auto(tool) else ():
+    read = partial(uploads.data, owner=owner)
+    for name, container in _containers(request):
+        is_described = name in tools.containers and isinstance(container.value, dict)
+        for file_id in container["file_ids"].optional_items() if is_described else ():
             try:
-                tools.put_file(
-                    uploads.get(file_id.text(), owner), partial(uploads.data, owner=owner)
-                )
+                tools.put_file(name, uploads.get(file_id.text(), owner), read)
             except NotFoundError as error:
                 raise file_id.error(f"{error}; upload it to /v1/files") from None
-    for file in services.store.blocking.containers.files(tools.container_id, owner):
-        tools.put_file(file, partial(uploads.data, owner=owner))
-
-
-def _is_auto(tool: JsonField) -> bool:
-    return tool["type"].value == "code_interpreter" and isinstance(tool["container"].value, dict)
+    for name, id in tools.containers.items():
+        for file in services.store.blocking.containers.files(id, owner):
+            tools.put_file(name, file, read)
 
 
 def planned_turn(services: Services, owner: str, request: ResponsesRequest) -> TurnRequest:
@@ -217,10 +223,6 @@ def planned_turn(services: Services, owner: str, request: ResponsesRequest) -> T
     history = history_of(services, owner, request)
     resolved, references, servers, _ = _resolved(services, owner, request, history)
     return _turn(services, owner, resolved, history, references, servers)
-
-
-def _tool_name(call: Message) -> str:
-    return (call.recipient or "").partition(".")[0]
 
 
 def _resolved(

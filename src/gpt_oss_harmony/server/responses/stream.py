@@ -6,7 +6,7 @@
 
 Calls have no parts. A call of a server tool stays open until `end_call`::
 
-    item added, in_progress, (deltas, done), searching | interpreting, completed, item done
+    item added, in_progress, (deltas, done), the state while it runs, completed, item done
 
 A call that needs an approval is a separate item, added and done at once.
 
@@ -24,8 +24,8 @@ from pydantic import Field
 from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from ...apis.items import ID_PREFIXES, HistoryItem, ItemKind, NewId, item_kind, message_text
-from ...apis.output_items import built_in_item, item_of_message, new_item, summary_of
-from ...conversation.built_in_tools import BUILT_IN_TOOLS
+from ...apis.output_items import item_of_message, new_item, server_call_item, summary_of
+from ...conversation.built_in_tools import BUILT_IN_TOOLS, MCP_CALL, call_item
 from ...conversation.messages import Message, Role
 from ...sampled_messages import SampledMessage
 from ..generation.events import LogprobJson, MessageBegun, MessageEnded, TextAdded
@@ -33,6 +33,7 @@ from ..http.event_log import Event
 from ..http.server_sent_events import event_of
 from ..json_text import json_text
 from ..tools.approvals import approval_item
+from ..tools.call_items import mcp_fields
 from ..tools.citations import CitedAnswer
 from ..tools.conversation_tools import AnsweredCall
 from .output_item import FUNCTION, MESSAGE, OutputItemBuilder
@@ -43,9 +44,6 @@ WireEvent: TypeAlias = "dict[str, Any]"
 """An event in the form for clients."""
 
 EventNames: TypeAlias = Literal["openai", "open-responses"]
-_RUNNING = {ItemKind(tool.item): tool.running for tool in BUILT_IN_TOOLS.values()}
-_WHOLE = (ItemKind.WEB_SEARCH_CALL, ItemKind.MCP_APPROVAL_REQUEST)
-"""Items that have no event before the model's text is complete."""
 _EVENTS = {
     "": "created queued in_progress completed incomplete failed",
     "output_item": "added done",
@@ -57,12 +55,12 @@ _EVENTS = {
     "reasoning_summary_text": "delta done",
     "function_call_arguments": "delta done",
     "custom_tool_call_input": "delta done",
-    **{tool.item: f"in_progress {tool.running} completed" for tool in BUILT_IN_TOOLS.values()},
-    "code_interpreter_call_code": "delta done",
     "mcp_list_tools": "in_progress completed failed",
-    "mcp_call": "in_progress completed failed",
-    "mcp_call_arguments": "delta done",
 }
+for _item in (*(tool.item for tool in BUILT_IN_TOOLS.values()), MCP_CALL):
+    _EVENTS[_item.type] = " ".join(_item.states)
+    if _item.text:
+        _EVENTS[_item.text_events] = "delta done"
 EVENT_TYPES = [
     ".".join(filter(None, ("response", noun, stage)))
     for noun, stages in _EVENTS.items()
@@ -89,10 +87,11 @@ class ResponseStream:
     - `new_id`: makes an id from a prefix.
     - `custom_tools`, `namespaces`: the recipients of custom tools, and the namespaces of tools.
       `text_tools` are the custom tools whose calls contain plain text instead of JSON.
-    - `built_in_tools`: the names of the server's tools. `container_id`: the container of the code.
+    - `built_in_tools`: the names of the server's tools. `call_fields` returns the fields of the
+      item of a call that depend only on its recipient.
     - `opening`: the first items of the output, such as a compaction.
-    - `listings`: the tools of MCP servers, as items without ids; `mcp_names` are the names of these
-      tools at their servers, by their recipients; `approvals` the recipients that need an approval.
+    - `listings`: the tools of MCP servers, as items without ids; `approvals`: the recipients
+      of those that need an approval.
     - `cited_answer`: begins a text for the user, whose citations become links.
     """
 
@@ -105,10 +104,9 @@ class ResponseStream:
         text_tools: Collection[str] = (),
         namespaces: Collection[str] = (),
         built_in_tools: Collection[str] = (),
-        container_id: str = "",
+        call_fields: Callable[[str], Mapping[str, Any]] = mcp_fields,
         opening: Sequence[HistoryItem] = (),
         listings: Sequence[Mapping[str, Any]] = (),
-        mcp_names: Mapping[str, str] | None = None,
         approvals: Collection[str] = (),
         cited_answer: Callable[[], CitedAnswer] | None = None,
         event_names: EventNames = "openai",
@@ -120,10 +118,9 @@ class ResponseStream:
         self._text_tools = text_tools
         self._namespaces = namespaces
         self._built_in_tools = built_in_tools
-        self._container_id = container_id
+        self._call_fields = call_fields
         self._opening = opening
         self._listings = listings
-        self._mcp_names = mcp_names or {}
         self._approvals = approvals
         self._cited_answer = cited_answer
         self._event_names = _OPEN_RESPONSES_NAMES if event_names == "open-responses" else {}
@@ -168,7 +165,7 @@ class ResponseStream:
             raise ValueError(f"{event} belongs to no message that has begun")
         elif self._open.kind is ItemKind.MCP_APPROVAL_REQUEST:
             yield from self._ask(self._open, event.message if event.is_complete else None)
-        elif self._open.kind.is_built_in:
+        elif self._open.kind.is_of_server:
             yield from self._end_call_text(
                 self._open, event.message, planned or {}, is_complete=event.is_complete
             )
@@ -187,7 +184,7 @@ class ResponseStream:
         if item is None:
             raise ValueError(f"{event} belongs to no message that has begun")
         text, logprobs = item.add(event.text, event.logprobs)
-        if not text or item.kind in _WHOLE:
+        if not text or item.is_whole:
             return None
         if logprobs:
             written = self._delta(item, text, logprobs)
@@ -205,17 +202,16 @@ class ResponseStream:
     def run_call(self) -> Iterator[WireEvent]:
         """Write that the waiting call is running."""
         item = self._open
-        if item is not None and item.call is not None and item.kind in _RUNNING:
-            yield self._of_item(f"response.{item.kind.value}.{_RUNNING[item.kind]}", item)
+        if item is not None and item.call is not None and item.described.running:
+            yield self._of_item(f"response.{item.described.type}.{item.described.running}", item)
 
     def begin_approved_call(self, call: Message, request_id: str) -> Iterator[WireEvent]:
         """Write a call of an earlier response that is now running."""
-        kind = ItemKind.MCP_CALL
         item = OutputItemBuilder(
-            kind=kind,
+            kind=ItemKind.SERVER_CALL,
             recipient=call.recipient,
             index=len(self.items),
-            id=self._new_id(ID_PREFIXES[kind]),
+            id=self._new_id(call_item(call.recipient or "").id_prefix),
             call_id=None,
         )
         self._open = item
@@ -230,11 +226,10 @@ class ResponseStream:
         item = self._open
         if item is None or item.call is None:
             raise ValueError("no call waits for an answer")
-        has_event = answered.status == "failed" and item.kind is ItemKind.MCP_CALL
-        if answered.status == "completed" or has_event:
-            yield self._of_item(f"response.{item.kind.value}.{answered.status}", item)
+        if answered.status in item.described.states:
+            yield self._of_item(f"response.{item.described.type}.{answered.status}", item)
         fields = {**item.planned, **answered.fields}
-        item_json = self._built_in_item(item, answered.status, fields)
+        item_json = self._server_call(item, answered.status, fields)
         tokens = item.call.sampled_tokens if isinstance(item.call, SampledMessage) else None
         messages = [message.to_dict() for message in (item.call, *answered.messages)]
         yield self._done(item.index, HistoryItem(item_json, tokens, messages))
@@ -242,8 +237,8 @@ class ResponseStream:
     def break_off(self) -> Iterator[WireEvent]:
         """Close the open item as incomplete."""
         item = self._open
-        if item is not None and item.kind.is_built_in:
-            if item.call is None and item.kind in _WHOLE:
+        if item is not None and item.kind.is_of_server:
+            if item.call is None and item.is_whole:
                 self._open = None  # it has no event yet
             elif item.call is None:
                 message = Message.from_role_and_content(Role.ASSISTANT, item.sampled_text)
@@ -286,20 +281,22 @@ class ResponseStream:
             custom_tools=self._custom_tools,
             built_in_tools=self._built_in_tools,
         )
-        if kind is ItemKind.MCP_CALL and recipient in self._approvals:
+        prefix = ID_PREFIXES.get(kind) or call_item(recipient or "").id_prefix
+        if kind is ItemKind.SERVER_CALL and recipient in self._approvals:
             kind = ItemKind.MCP_APPROVAL_REQUEST
+            prefix = ID_PREFIXES[kind]
         item = OutputItemBuilder(
             kind=kind,
             recipient=recipient,
             index=len(self.items),
-            id=self._new_id(ID_PREFIXES[kind]),
-            call_id=self._new_id("call") if kind.is_call and not kind.is_built_in else None,
+            id=self._new_id(prefix),
+            call_id=self._new_id("call") if kind.is_call and not kind.is_of_server else None,
             is_text=recipient in self._text_tools,
             cited=self._cited_answer() if self._cited_answer and kind.is_message else None,
         )
         self._open = item
-        if kind.is_built_in:
-            if kind not in _WHOLE:
+        if kind.is_of_server:
+            if not item.is_whole:
                 yield from self._begin_call(item, {})
             return
         begun = new_item(
@@ -314,9 +311,9 @@ class ResponseStream:
         self._open = None
         if call is None:
             return
-        label, _, name = (item.recipient or "").partition(".")
-        name = self._mcp_names.get(item.recipient or "", name)
-        asked = approval_item(item.id, label, name, item.text + item.rest(is_complete=True))
+        called = self._call_fields(item.recipient or "")
+        text = item.text + item.rest(is_complete=True)
+        asked = approval_item(item.id, called["server_label"], called["name"], text)
         yield self._event("response.output_item.added", output_index=item.index, item=asked)
         tokens = call.sampled_tokens if isinstance(call, SampledMessage) else None
         yield self._done(item.index, HistoryItem(asked, tokens, [call.to_dict()]))
@@ -324,9 +321,9 @@ class ResponseStream:
     def _begin_call(
         self, item: OutputItemBuilder, planned: Mapping[str, Any]
     ) -> Iterator[WireEvent]:
-        begun = self._built_in_item(item, "in_progress", planned)
+        begun = self._server_call(item, "in_progress", planned)
         yield self._event("response.output_item.added", output_index=item.index, item=begun)
-        yield self._of_item(f"response.{item.kind.value}.in_progress", item)
+        yield self._of_item(f"response.{item.described.type}.in_progress", item)
 
     def _end_call_text(
         self,
@@ -340,7 +337,7 @@ class ResponseStream:
         rest = item.rest(is_complete=is_complete)
         item.call = call
         item.planned = planned
-        if item.kind is ItemKind.WEB_SEARCH_CALL:
+        if item.is_whole:
             yield from self._begin_call(item, planned)
             return
         if rest:
@@ -352,19 +349,16 @@ class ResponseStream:
         """Close a call that will not run; later prompts leave it out."""
         item = self._open
         if item is not None and item.call is not None:
-            given_up = self._built_in_item(item, "incomplete", item.planned)
+            given_up = self._server_call(item, "incomplete", item.planned)
             yield self._done(item.index, HistoryItem(given_up))
 
-    def _built_in_item(
+    def _server_call(
         self, item: OutputItemBuilder, status: str, fields: Mapping[str, Any]
     ) -> dict[str, Any]:
-        if item.kind is ItemKind.CODE_INTERPRETER_CALL:
-            fields = {"code": item.text, "container_id": self._container_id, **fields}
-        elif item.kind is ItemKind.MCP_CALL:
-            label, _, name = (item.recipient or "").partition(".")
-            name = self._mcp_names.get(item.recipient or "", name)
-            fields = {"server_label": label, "name": name, "arguments": item.text, **fields}
-        return built_in_item(item.kind, id=item.id, status=status, **fields)
+        recipient = item.recipient or ""
+        text = {item.shape.field: item.text} if item.shape.field else {}
+        fields = {**self._call_fields(recipient), **text, **fields}
+        return server_call_item(recipient, id=item.id, status=status, **fields)
 
     def _done(self, index: int, finished: HistoryItem) -> WireEvent:
         """Write an item that has ended."""

@@ -172,8 +172,13 @@ class Database:
                 connection.exec_driver_sql(f"VACUUM {table}")
 
     def close(self) -> None:
-        """Close the connections."""
-        self.engine.dispose()
+        """Close the connections, after the statements that run in a database in memory.
+
+        All threads share its only connection, and SQLite crashes if that is closed under a
+        statement. The connections of other databases are closed when their threads give them back.
+        """
+        with self._read_turn:
+            self.engine.dispose()
 
     def _open(self, is_memory: bool) -> Engine:
         if is_memory:

@@ -23,6 +23,7 @@ from sqlalchemy import (
     update,
 )
 
+from ...conversation.built_in_tools import tools_with_container
 from .contents import lock_contents, put_content, sweep
 from .database import Database
 from .errors import NotFoundError
@@ -52,7 +53,6 @@ __all__ = [
 ]
 
 _ROW = 200  # bytes of a row that refers to a content
-_PYTHON = "python"  # the tool whose sessions are containers
 
 
 @dataclass(frozen=True)
@@ -295,7 +295,7 @@ class Containers:
             .join(response_sessions, response_sessions.c.response_id == responses.c.id)
             .where(
                 response_sessions.c.id == id,
-                response_sessions.c.tool == _PYTHON,
+                response_sessions.c.tool.in_(tools_with_container()),
                 responses.c.owner == owner,
                 visible(self._server.now()),
             )
@@ -308,7 +308,10 @@ class Containers:
             .join(
                 conversation_sessions, conversation_sessions.c.conversation_id == conversations.c.id
             )
-            .where(conversation_sessions.c.id == id, conversation_sessions.c.tool == _PYTHON)
+            .where(
+                conversation_sessions.c.id == id,
+                conversation_sessions.c.tool.in_(tools_with_container()),
+            )
             .where(conversations.c.owner == owner)
         )
         created_at = connection.execute(talk).scalar()

@@ -1,15 +1,20 @@
-"""The items of calls of the server's tools: web searches, code, and MCP calls."""
+"""What the items of calls of the server's tools contain: web searches, code, and MCP calls.
+
+`CALL_FIELDS` has the functions for each built-in tool. All else about their items is in `CallItem`.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...apis.items import message_text
+from ...conversation.built_in_tools import is_built_in
 from ...conversation.messages import Message
 from ...conversation.tool_namespaces import ToolNamespaceConfig
-from ...tools.tool import ToolError
+from ...tools.tool import ToolError, ToolSession
 from ...tools.tool_call import read_call, read_code
 from ...tools.tool_message import ToolMessage
 
@@ -17,17 +22,54 @@ if TYPE_CHECKING:  # it needs the extra `tools`, which every user of such a sess
     from ...tools.browser import BrowserSession, Page
 
 __all__ = [
+    "CALL_FIELDS",
+    "CallFields",
+    "FinishedCall",
     "ShownCode",
-    "done_action",
-    "found_sources",
-    "mcp_outcome",
-    "outputs_of",
-    "planned_action",
+    "call_fields",
+    "mcp_fields",
+    "pages_of",
 ]
 
 
-def planned_action(call: Message, session: BrowserSession | None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class FinishedCall:
+    """A call after its end: the fields before it ran, the tool's messages, what clients include."""
+
+    planned: dict[str, Any]
+    session: ToolSession
+    messages: Sequence[ToolMessage]
+    include: Collection[str] = ()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the tool reported an error."""
+        return any(message.is_error for message in self.messages)
+
+
+class CallFields(NamedTuple):
+    """The functions that return fields of a call's item: before it runs, and after its end."""
+
+    planned: Callable[[Message, ToolSession], dict[str, Any]]
+    done: Callable[[FinishedCall], dict[str, Any]]
+
+
+def call_fields(tool: str) -> CallFields:
+    """Return the functions for a tool of the server, which may be that of an MCP server."""
+    return CALL_FIELDS.get(tool, _NO_FIELDS) if is_built_in(tool) else _MCP_FIELDS
+
+
+# Web searches
+
+
+def pages_of(session: ToolSession) -> BrowserSession | None:
+    """Return the session if it is of the library's browser; None for another tool's."""
+    return cast("BrowserSession", session) if hasattr(session, "views") else None
+
+
+def _planned_search(call: Message, session: ToolSession) -> dict[str, Any]:
     """Return the action of a call, as far as it can be read; `session` is from before the call."""
+    pages = pages_of(session)
     try:
         name, arguments = read_call(call, ToolNamespaceConfig.browser(), {"top_n": "topn"})
     except ToolError:
@@ -35,37 +77,36 @@ def planned_action(call: Message, session: BrowserSession | None) -> dict[str, A
     if name == "open":
         id = arguments.get("id", -1)
         if isinstance(id, str):
-            return {"type": "open_page", "url": id}
+            return {"action": {"type": "open_page", "url": id}}
         url = None
-        page = _page(session, arguments.get("cursor", -1))
-        if page is not None and session is not None:
+        page = _page(pages, arguments.get("cursor", -1))
+        if page is not None and pages is not None:
             if id < 0:
-                url = _address(page, session) or None
+                url = _address(page, pages) or None
             elif id < len(page.links):
                 url = page.links[id].url
-        return {"type": "open_page", "url": url}
+        return {"action": {"type": "open_page", "url": url}}
     if name == "find":
-        page = _page(session, arguments.get("cursor", -1))
-        url = "" if page is None or session is None else _address(page, session)
-        return {"type": "find_in_page", "url": url, "pattern": arguments.get("pattern", "")}
+        page = _page(pages, arguments.get("cursor", -1))
+        url = "" if page is None or pages is None else _address(page, pages)
+        pattern = arguments.get("pattern", "")
+        return {"action": {"type": "find_in_page", "url": url, "pattern": pattern}}
     query = arguments.get("query", "")
-    return {"type": "search", "query": query, "queries": [query]}
+    return {"action": {"type": "search", "query": query, "queries": [query]}}
 
 
-def done_action(action: dict[str, Any], session: BrowserSession) -> dict[str, Any]:
-    """Complete an action whose call succeeded with the page that it opened."""
-    if action["type"] != "open_page":
-        return action
-    page = _page(session, -1)
-    return action if page is None else {**action, "url": _address(page, session) or None}
-
-
-def found_sources(action: dict[str, Any], session: BrowserSession) -> list[dict[str, Any]]:
-    """List the pages that the last call, a search, found."""
-    page = _page(session, -1)
-    if action["type"] != "search" or page is None or page.kind != "search":
-        return []
-    return [{"type": "url", "url": link.url} for link in page.links]
+def _done_search(call: FinishedCall) -> dict[str, Any]:
+    """Complete the action of a successful call with the page that it opened, or what it found."""
+    pages, action = pages_of(call.session), call.planned["action"]
+    if pages is None or call.has_failed:
+        return call.planned
+    page = _page(pages, -1)
+    if action["type"] == "open_page" and page is not None:
+        action = {**action, "url": _address(page, pages) or None}
+    if action["type"] == "search" and "web_search_call.action.sources" in call.include:
+        links = page.links if page is not None and page.kind == "search" else []
+        action = {**action, "sources": [{"type": "url", "url": link.url} for link in links]}
+    return {"action": action}
 
 
 def _address(page: Page, session: BrowserSession) -> str:
@@ -116,21 +157,22 @@ class ShownCode:
         return "" if self._is_plain else read_code(self._pending)
 
 
-def outputs_of(messages: Iterable[ToolMessage]) -> list[dict[str, Any]]:
-    """List the output of a call: its texts, and its images as data URLs."""
-    messages = list(messages)
-    texts = filter(None, map(message_text, messages))
+def _done_code(call: FinishedCall) -> dict[str, Any]:
+    """List the output of a call if the client asked for it: texts, and images as data URLs."""
+    if "code_interpreter_call.outputs" not in call.include:
+        return {"outputs": None}
+    texts = filter(None, map(message_text, call.messages))
     logs: list[dict[str, Any]] = [{"type": "logs", "logs": text} for text in texts]
     images = [
         {
             "type": "image",
             "url": f"data:{file.mime_type};base64,{base64.b64encode(file.data).decode()}",
         }
-        for message in messages
+        for message in call.messages
         for file in message.attachments
         if file.mime_type.startswith("image/") and len(file.data) <= _MAX_IMAGE_BYTES
     ]
-    return logs + images
+    return {"outputs": logs + images}
 
 
 # MCP calls
@@ -138,17 +180,35 @@ def outputs_of(messages: Iterable[ToolMessage]) -> list[dict[str, Any]]:
 _ERROR = "Error: "  # the prefix of failures for the model; clients have a field for them
 
 
-def mcp_outcome(messages: Iterable[ToolMessage]) -> dict[str, Any]:
-    """Return the output of a call, or its error.
-
-    >>> call = ToolMessage.from_role_and_content("assistant", "{}")
-    >>> from gpt_oss_harmony.tools.tool_message import failure_message
-    >>> mcp_outcome([failure_message(call, "no such city")])["error"]["content"]
-    [{'type': 'text', 'text': 'no such city'}]
-    """
-    messages = list(messages)
-    text = "\n".join(map(message_text, messages))
-    if not any(message.is_error for message in messages):
+def _done_mcp(call: FinishedCall) -> dict[str, Any]:
+    """Return the output of a call, or its error."""
+    text = "\n".join(map(message_text, call.messages))
+    if not call.has_failed:
         return {"output": text, "error": None}
     content = [{"type": "text", "text": text.removeprefix(_ERROR)}]
     return {"output": None, "error": {"type": "mcp_tool_execution_error", "content": content}}
+
+
+def mcp_fields(recipient: str) -> dict[str, Any]:
+    """Return the fields of a call that are in its recipient; none for a built-in tool.
+
+    >>> mcp_fields("files.list"), mcp_fields("browser.open")
+    ({'server_label': 'files', 'name': 'list'}, {})
+    """
+    if is_built_in(recipient):
+        return {}
+    label, _, name = recipient.partition(".")
+    return {"server_label": label, "name": name}
+
+
+def _nothing(*_: object) -> dict[str, Any]:
+    return {}
+
+
+_NO_FIELDS = CallFields(_nothing, _nothing)
+_MCP_FIELDS = CallFields(_nothing, _done_mcp)
+CALL_FIELDS = {
+    "browser": CallFields(_planned_search, _done_search),
+    "python": CallFields(_nothing, _done_code),
+}
+"""The functions for each built-in tool whose items have fields that depend on its calls."""

@@ -7,27 +7,23 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
+from ...conversation.built_in_tools import has_files, tools_with_container
 from ...conversation.messages import Message
+from ...conversation.tool_namespaces import namespace_of
 from ...tools.tool import ServerFunction, Tool, ToolSession
 from ...tools.tool_message import Attachment, ToolMessage, failure_message
 from ..identifiers import new_id
 from ..store import ContainerFile, NewFile, StoredSession, StoreError, UploadedFile
 from ..stored import AsyncStore
-from .call_items import done_action, found_sources, mcp_outcome, outputs_of, planned_action
+from .call_items import FinishedCall, call_fields, mcp_fields, pages_of
 from .citations import CitedAnswer, file_citations, unnamed_files
-
-if TYPE_CHECKING:
-    from ...tools.browser import BrowserSession
 
 __all__ = ["AnsweredCall", "ConversationTools", "FileStorage"]
 
 _LOG = logging.getLogger(__name__)
 
-_BROWSER = "browser"
-_PYTHON = "python"
-_CONTAINER = "cntr"
 _MAX_FILE_BYTES = 64 << 20  # of the files of one response
 
 
@@ -104,7 +100,7 @@ class ConversationTools:
         for name, tool in tools.items():
             session = by_tool.get(name)
             # Files are had by the id of a container.
-            prefix = "session" if name == _BROWSER else _CONTAINER
+            prefix = "cntr" if has_files(name) else "session"
             self._ids[name] = new_id(prefix) if session is None else session.id
             self._sessions[name] = _open_session(tool, session)
         self._files = {file.path: file for file in files}
@@ -121,18 +117,9 @@ class ConversationTools:
         return frozenset(self._tools)
 
     @property
-    def container_id(self) -> str:
-        """The id of the container in which code runs; empty if no code can run."""
-        return self._ids.get(_PYTHON, "")
-
-    @property
-    def mcp_names(self) -> dict[str, str]:
-        """The names of MCP tools at their servers, by their recipients."""
-        return {
-            f"{label}.{name}": function.name
-            for label, functions in self._functions.items()
-            for name, function in functions.items()
-        }
+    def containers(self) -> dict[str, str]:
+        """The ids of the containers of the tools that have one."""
+        return {name: self._ids[name] for name in tools_with_container() if name in self._ids}
 
     def sessions(self) -> list[StoredSession]:
         """Return the sessions of the used tools after their last results."""
@@ -142,24 +129,33 @@ class ConversationTools:
         """Return the sessions after this response; `before` are those before it."""
         return list({session.tool: session for session in (*before, *self.sessions())}.values())
 
-    def put_file(self, file: UploadedFile, read: Callable[[str], bytes]) -> None:
-        """Put a client's file where code finds it, unless it is there already; this blocks.
+    def put_file(self, tool: str, file: UploadedFile, read: Callable[[str], bytes]) -> None:
+        """Put a client's file where a tool finds it, unless it is there already; this blocks.
 
         `read` returns the bytes for the id of a file.
         """
-        session = self._sessions[_PYTHON]
+        session = self._sessions[tool]
         if isinstance(session, _FileSession) and file.id not in session.uploads:
             session.add_upload(file.id, file.filename, read(file.id))
 
+    def call_fields(self, recipient: str) -> dict[str, Any]:
+        """Return the fields of the item of a call that depend only on its recipient."""
+        tool, _, name = recipient.partition(".")
+        fields = mcp_fields(recipient)
+        if tool in self.containers:
+            fields["container_id"] = self._ids[tool]
+        elif name in self._functions.get(tool, {}):
+            fields["name"] = self._functions[tool][name].name
+        return fields
+
     def planned_fields(self, call: Message) -> dict[str, Any]:
         """Return the fields of the item of a call before it runs."""
-        if _tool_name(call) != _BROWSER:
-            return {}
-        return {"action": planned_action(call, _pages_of(self._sessions[_BROWSER]))}
+        name = namespace_of(call.recipient)
+        return call_fields(name).planned(call, self._sessions[name])
 
     async def run(self, call: Message) -> AnsweredCall:
         """Run a call of one of the tools; cancelling this cancels the call."""
-        name = _tool_name(call)
+        name = namespace_of(call.recipient)
         session = self._sessions[name]
         planned = self.planned_fields(call)
         messages = list[ToolMessage]()
@@ -169,7 +165,8 @@ class ConversationTools:
             names = ", ".join(f"`{name}.{own}`" for own in allowed)
             problem = f"there is no function `{function:.100}`; there are {names}"
             unknown = failure_message(call, problem)
-            return AnsweredCall((unknown,), "failed", mcp_outcome([unknown]))
+            fields = call_fields(name).done(FinishedCall(planned, session, [unknown]))
+            return AnsweredCall((unknown,), "failed", fields)
         try:
             results = self._tools[name].call(call, session)
             async with aclosing(cast("Any", results)) as opened:
@@ -186,13 +183,7 @@ class ConversationTools:
         if self._storage is not None and attachments:
             for file in await self._storage.add(self._ids[name], attachments):
                 self._files[file.path] = self._uncited[file.path] = file
-        if name == _BROWSER:
-            fields = planned if has_failed else self._done_fields(planned)
-        elif name == _PYTHON:
-            is_requested = "code_interpreter_call.outputs" in self._include
-            fields = {"outputs": outputs_of(messages) if is_requested else None}
-        else:
-            fields = mcp_outcome(messages)
+        fields = call_fields(name).done(FinishedCall(planned, session, messages, self._include))
         return AnsweredCall(tuple(messages), "failed" if has_failed else "completed", fields)
 
     def refused(self, call: Message, problem: str) -> AnsweredCall:
@@ -202,9 +193,8 @@ class ConversationTools:
 
     def cited_answer(self, *, keeps_marks: bool = False) -> CitedAnswer:
         """Begin a text in the form for clients; the arguments are those of `CitedAnswer`."""
-        session = self._sessions.get(_BROWSER)
-        pages = None if session is None else _pages_of(session)
-        return CitedAnswer(pages, self._cite_files, keeps_marks=keeps_marks)
+        pages = (pages for session in self._sessions.values() if (pages := pages_of(session)))
+        return CitedAnswer(next(pages, None), self._cite_files, keeps_marks=keeps_marks)
 
     def _cite_files(self, text: str, *, is_answer: bool) -> list[dict[str, Any]]:
         citations = list(file_citations(text, self._files))
@@ -215,20 +205,6 @@ class ConversationTools:
             self._uncited.clear()
         return citations
 
-    def _done_fields(self, planned: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of the item of a successful browser call."""
-        pages = _pages_of(self._sessions[_BROWSER])
-        if pages is None:
-            return planned
-        action = done_action(planned["action"], pages)
-        if "web_search_call.action.sources" in self._include and action["type"] == "search":
-            action = {**action, "sources": found_sources(action, pages)}
-        return {"action": action}
-
-
-def _tool_name(call: Message) -> str:
-    return (call.recipient or "").partition(".")[0]
-
 
 def _open_session(tool: Tool[Any], stored: StoredSession | None) -> ToolSession:
     if stored is not None:
@@ -237,8 +213,3 @@ def _open_session(tool: Tool[Any], stored: StoredSession | None) -> ToolSession:
         except ValueError:
             _LOG.warning("a session of the tool %s cannot be read; a new one begins", stored.tool)
     return cast("ToolSession", tool.new_session())
-
-
-def _pages_of(session: ToolSession) -> BrowserSession | None:
-    """Return the session if it is of the library's browser; None for another tool's."""
-    return cast("BrowserSession", session) if hasattr(session, "views") else None
