@@ -52,17 +52,11 @@ def serve_ours(port: int, workers: int = 1, database: str | None = None) -> None
         asyncio.run(serve_in_workers(workers, work, None, settings, listener))
 
 
-def serve_in_process(settings: Any, folder: Any, listener: Any) -> None:
-    """Serve in this process, which is one of several where there is a folder."""
+def script_engine(tokens: list[int], pause: float = 0) -> Any:
+    """Make an engine that samples these tokens, and waits some seconds before each."""
     import asyncio
-    import signal
-    from contextlib import nullcontext
 
     from gpt_oss_harmony.engines import Engine, FinishReason, Health, SampledToken, Sampling
-    from gpt_oss_harmony.server import create_app, run_server
-    from gpt_oss_harmony.server.cluster.hub import Worker
-
-    tokens = script()
 
     class Script(Engine):
         model = "script"
@@ -72,7 +66,7 @@ def serve_in_process(settings: Any, folder: Any, listener: Any) -> None:
             self, prompt: list[int], sampling: Sampling, max_tokens: int
         ) -> AsyncGenerator[SampledToken, None]:
             for token in tokens:
-                await asyncio.sleep(0)  # engines wait for each token, and others go on meanwhile
+                await asyncio.sleep(pause)  # engines wait for each token; others go on meanwhile
                 reason = FinishReason.STOP if token == RETURN else None
                 yield SampledToken(token, finish_reason=reason)
 
@@ -82,9 +76,23 @@ def serve_in_process(settings: Any, folder: Any, listener: Any) -> None:
         async def close(self) -> None:
             pass
 
+    return Script()
+
+
+def serve_in_process(settings: Any, folder: Any, listener: Any) -> None:
+    """Serve in this process, which is one of several where there is a folder."""
+    import asyncio
+    import signal
+    from contextlib import nullcontext
+
+    from gpt_oss_harmony.server import create_app, run_server
+    from gpt_oss_harmony.server.cluster.hub import Worker
+
+    engine = script_engine(script())
+
     async def serve() -> None:
         async with nullcontext() if folder is None else Worker(folder) as worker:
-            await run_server(create_app(Script(), settings, worker=worker), settings, listener)
+            await run_server(create_app(engine, settings, worker=worker), settings, listener)
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     asyncio.run(serve())
