@@ -10,6 +10,7 @@ FILE ?= tests/parsing tests/rendering tests/tokens tests/typescript
 CASES ?= 1000
 SECONDS ?= 60
 TURNS ?= 1000
+TEXTS ?= 100000
 TORCH ?= 2.13.0
 LLGUIDANCE ?= 1.7.6 1.8.0 1.9.1
 VERSIONS ?= 5.16.1 5.18.0 5.19.0 5.20.2 5.21.1 5.22.2 5.23.0
@@ -31,6 +32,9 @@ LOWEST_VENV := .venv-lowest
 PYTHONS_VENVS := .venv-pythons
 GPT_OSS_VENV := .venv-gpt-oss
 HARNESSES_VENV := .venv-harnesses
+CLIENTS_VENV := .venv-clients
+AIDER_VENV := .venv-aider
+OPEN_WEBUI_VENV := .venv-open-webui
 XGRAMMAR_VENV := .venv-xgrammar
 USERS_VENV := .venv-users
 VLLM_VENV := .venv-vllm
@@ -45,10 +49,15 @@ FUZZ_TARGETS := parser header text schema conversation
 # is no npm, they go without.
 CLIENTS := tests/clients/typescript
 AGENTS := tests/clients/agents
+PROMPTFOO := scripts/harnesses/promptfoo
 PAGE := tests/page
 NPM := $(shell command -v npm)
 CLIENTS_INSTALLED := $(if $(NPM),$(CLIENTS)/node_modules/.installed)
 PAGE_INSTALLED := $(if $(NPM),$(PAGE)/node_modules/.installed)
+
+# Without a package, a test fails. Files are shared out among WORKERS processes. Compiled files are
+# kept, also on machines that say otherwise: hundreds of processes start here.
+PYTEST_ALL = HARMONY_TEST_ALL=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # What `make lint` and `make format` run.
 RUFF := $(shell sed -nE 's/^    "(ruff>=[0-9.]+)".*/\1/p' pyproject.toml)
@@ -93,13 +102,18 @@ inspect: $(VENV)/.installed-serve ## Look at conversations and tokens in the bro
 ##@ Change it
 
 quick: $(VENV)/.installed-test ## Run tests with what the core needs: FILE="files and options of pytest"
-	$(BIN)/python -m pytest -q $(FILE)
+	$(BIN)/python -m pytest -q -m 'not slow' $(FILE)
 
-test: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) $(PAGE_INSTALLED) ## Run every test but the slow ones
-	HARMONY_TEST_ALL=1 $(BIN)/python -m pytest -m 'not slow' -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+test: export HARMONY_TEST_SHARE ?= 0.25
+test: $(VENV)/.installed-dev ## Run every test but the slow ones; a quarter of the examples of properties
+	$(PYTEST_ALL) -m 'not slow'
 
-test-slow: $(VENV)/.installed-dev ## Run the slow tests, such as the search of the built site
-	HARMONY_TEST_ALL=1 $(BIN)/python -m pytest -m slow tests
+test-slow: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) $(PAGE_INSTALLED) ## Run the slow tests: browsers, trainers, processes, suites of others
+	$(PYTEST_ALL) -m slow
+
+test-all: ## Run every test, with all examples
+	$(MAKE) test HARMONY_TEST_SHARE=1
+	$(MAKE) test-slow
 
 lint: $(VENV)/.installed-lint ## Run the linter and the formatter's check alone, in seconds
 	@$(BIN)/python scripts/check_code.py ruff
@@ -114,6 +128,12 @@ format: $(VENV)/.installed-lint ## Format the code, repair what the linter can, 
 
 docs: $(DOCS_VENV)/.installed ## Build the documentation as a site in site/; broken links are errors
 	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
+
+playground: ## Gather the inspector and Python for the browser in site/playground, after make docs
+	$(PYTHON) scripts/playground/build.py
+
+test-playground: $(VENV)/.installed-dev ## Run the tests of site/playground: in Node, and in Chromium
+	HARMONY_TEST_ALL=1 HARMONY_TEST_PLAYGROUND=1 $(BIN)/python -m pytest -m slow tests/inspector/test_page_playground.py tests/test_playground.py
 
 docs-serve: $(DOCS_VENV)/.installed ## Show the documentation at http://127.0.0.1:8000, again with each change
 	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs serve
@@ -132,6 +152,9 @@ screenshots: $(VENV)/.installed-dev ## Take the pictures of the inspector in doc
 parity: $(VENV)/.installed-dev ## Compare with the reference and its fork on CASES=N random cases
 	$(BIN)/python scripts/parity/run.py --cases $(CASES)
 
+encoders: $(VENV)/.installed ## Compare the encoder in Python alone with tiktoken on TEXTS=N random texts
+	$(BIN)/python scripts/compare_encoders.py $(TEXTS)
+
 conformance: $(VENV)/.installed-dev ## Run the conformance kit with all that installs here; ONLY=name for one
 	$(BIN)/python scripts/conformance/run_all.py $(ONLY)
 
@@ -142,11 +165,11 @@ beside: $(USERS_VENV)/.installed ## Resolve the library beside vLLM, gpt-oss and
 	PYTHONPATH=scripts/parity $(USERS_VENV)/bin/python scripts/users/beside.py
 
 lowest: $(LOWEST_VENV)/.installed ## Run the core's tests with the lowest versions of its requirements
-	$(LOWEST_VENV)/bin/python -m pytest -q $(CORE)
+	$(LOWEST_VENV)/bin/python -m pytest -q -m 'not slow' $(CORE)
 
 pythons: $(PYTHONS:%=$(PYTHONS_VENVS)/%/.installed) ## Run the core's tests with each of PYTHONS="python3.10 python3.13"
 	@for python in $(PYTHONS); do echo "$$python"; \
-	$(PYTHONS_VENVS)/$$python/bin/python -m pytest -q $(CORE) tests/test_installation.py || exit 1; done
+	$(PYTHONS_VENVS)/$$python/bin/python -m pytest -q -m 'not slow' $(CORE) tests/test_installation.py || exit 1; done
 
 llguidance: $(LLGUIDANCE:%=$(LLGUIDANCE_VENVS)/%/.installed) ## Run the grammar's tests with each version of LLGUIDANCE="1.7.6 1.8.0 1.9.1"
 	@for version in $(LLGUIDANCE); do echo "llguidance $$version"; \
@@ -173,11 +196,15 @@ fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each ta
 noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a model of random weights
 	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/grammar/test_noise.py
 
-coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed ## Run the tests with codex, Claude Code and pi, from npm (800 MB)
-	$(BIN)/python -m pytest tests/server/test_client_coding_agents.py tests/server/test_client_anthropic.py
+coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed $(CLIENTS_VENV)/.installed $(AIDER_VENV)/.installed ## Run the tests with coding agents and other programs from npm and PyPI (2.5 GB)
+	$(BIN)/python -m pytest tests/server/test_client_coding_agents.py tests/server/test_client_anthropic.py \
+	tests/server/test_client_programs.py
 
-harnesses: $(VENV)/.installed-dev $(HARNESSES_VENV)/.installed ## Run lm-eval against the server, and compare its scores with the engine's
-	$(BIN)/python scripts/harnesses/run_harnesses.py $(HARNESSES_VENV)/bin/lm_eval
+open-webui: $(VENV)/.installed-dev $(OPEN_WEBUI_VENV)/.installed ## Run the tests with Open WebUI's own server (7 GB)
+	$(BIN)/python -m pytest tests/server/test_client_open_webui.py
+
+harnesses: $(VENV)/.installed-dev $(HARNESSES_VENV)/.installed $(PROMPTFOO)/node_modules/.installed ## Run evaluation harnesses against the server, and compare their scores with the engine's; ONLY=inspect-ai
+	$(BIN)/python scripts/harnesses/run_harnesses.py $(HARNESSES_VENV)/bin $(PROMPTFOO)/node_modules/.bin/promptfoo $(ONLY)
 
 ##@ Run it with real engines
 
@@ -210,6 +237,9 @@ bench-serving: $(VENV)/.installed-dev $(GPT_OSS_VENV)/.installed ## Measure the 
 
 bench-fairness: $(VENV)/.installed-dev ## Time small requests while another client does its worst
 	$(BIN)/python -m benchmarks.serving --fair $(BENCH)
+
+bench-memory: $(VENV)/.installed-dev ## Watch the server's memory over rounds of streams, for an hour
+	$(BIN)/python -m benchmarks.serving_memory $(BENCH)
 
 bench-training: $(VENV)/.installed-dev ## Measure training data beside the reference, and on two cores
 	$(BIN)/python -m benchmarks.training $(BENCH)
@@ -251,7 +281,7 @@ deploy-try: $(VENV)/.installed-dev ## Run two servers of the demo model behind n
 ##@ Tidy up
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(DOCS_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(PYTHONS_VENVS) $(GPT_OSS_VENV) $(HARNESSES_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(DOCS_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(PYTHONS_VENVS) $(GPT_OSS_VENV) $(HARNESSES_VENV) $(CLIENTS_VENV) $(AIDER_VENV) $(OPEN_WEBUI_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules $(PROMPTFOO)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -300,7 +330,7 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.installed-torch
 	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null 2>&1 || true
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-lint
 
-$(CLIENTS)/node_modules/.installed $(AGENTS)/node_modules/.installed $(PAGE)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
+$(CLIENTS)/node_modules/.installed $(AGENTS)/node_modules/.installed $(PAGE)/node_modules/.installed $(PROMPTFOO)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
 	npm ci --prefix $* --loglevel=error
 	@cd $* && script=node_modules/@anthropic-ai/claude-code/install.cjs && { [ ! -f $$script ] || node $$script; }
 	@touch $@
@@ -357,9 +387,28 @@ $(GPT_OSS_VENV)/.installed:
 	$(GPT_OSS_VENV)/bin/python -m $(PIP_INSTALL) gpt-oss==0.0.9
 	@touch $@
 
+# LiteLLM imports mcp for every request, and does not require it.
+$(CLIENTS_VENV)/.installed:
+	$(PYTHON) -m venv $(CLIENTS_VENV)
+	$(CLIENTS_VENV)/bin/python -m $(PIP_INSTALL) litellm==1.106.2 'mcp>=2' llm==0.32.1 'smolagents[openai]==1.26.0'
+	@touch $@
+
+# It requires one version of each of its dependencies.
+$(AIDER_VENV)/.installed:
+	$(PYTHON) -m venv $(AIDER_VENV)
+	$(AIDER_VENV)/bin/python -m $(PIP_INSTALL) aider-chat==0.86.2
+	@touch $@
+
+# It needs Python 3.11 or 3.12.
+$(OPEN_WEBUI_VENV)/.installed:
+	$(PYTHON_USERS) -m venv $(OPEN_WEBUI_VENV)
+	$(OPEN_WEBUI_VENV)/bin/python -m $(PIP_INSTALL) open-webui==0.12.4
+	@touch $@
+
+# The package gpt-oss needs Python 3.12.
 $(HARNESSES_VENV)/.installed:
-	$(PYTHON) -m venv $(HARNESSES_VENV)
-	$(HARNESSES_VENV)/bin/python -m $(PIP_INSTALL) 'lm-eval[api]==0.4.13'
+	$(PYTHON_GPT_OSS) -m venv $(HARNESSES_VENV)
+	$(HARNESSES_VENV)/bin/python -m $(PIP_INSTALL) 'lm-eval[api]==0.4.13' inspect-ai==0.3.285 'gpt-oss[eval]==0.0.9'
 	@touch $@
 
 # One environment for each version: from the oldest that engines ship to the newest.

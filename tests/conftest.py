@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from support.examples import examples
 from support.missing_packages import skip_what_is_not_installed
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ _STDERR = pytest.StashKey[int]()
 
 # A slow machine fails no test. In CI the examples are the same each time, so that a change is not
 # refused for a rare example that has nothing to do with it; everywhere else they are new.
-settings.register_profile("random", deadline=None)
-settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("random", deadline=None, max_examples=examples(100))
+settings.register_profile("repeatable", deadline=None, max_examples=examples(100), derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "random"))
 
 

@@ -140,6 +140,7 @@ def test_slow_rows_are_marked() -> None:
     assert table.cells(row)[-1] == "6× (below)"
 
 
+@pytest.mark.slow
 def test_threads_of_tiktoken_are_measured() -> None:
     rows = module("threads").thread_rows(1)
     cells = module("threads").cells(rows)
@@ -186,3 +187,13 @@ def test_rows_of_grammars_tell_what_is_above_its_limit() -> None:
         ["write and compile 12 tools", "12", "–", "10 (above)"],
         ["compile 12 tools", "8", "–", "–"],
     ]
+
+
+def test_the_memory_of_rounds_of_streams_is_measured() -> None:
+    """One small round; the figures depend on the machine."""
+    command = [sys.executable, "-m", "benchmarks.serving_memory", "--minutes", "0"]
+    command += ["--streams", "6", "--tokens", "20"]
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    ready, only_round = output.splitlines()
+    assert ready.startswith("ready: ")
+    assert only_round.startswith("round 1, responses: ")

@@ -88,7 +88,7 @@ def test_notes_say_what_users_see_where_a_rule_fails() -> None:
     """Of recoveries and of the reference's faults, the rule says enough."""
     notes = read(KIT / "notes.json")
     for result in read(KIT / "results.json")["implementations"]:
-        if result["name"] != "gpt-oss-harmony":
+        if not result["name"].startswith("gpt-oss-harmony"):
             failed = [BY_ID[id] for id in result["failed"]]
             rules = {case.rule for case in failed if case.level not in ("reference", "recovery")}
             assert set(notes.pop(result["name"])) == rules, result["name"]

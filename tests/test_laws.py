@@ -41,6 +41,7 @@ from gpt_oss_harmony.tokens.special_tokens import (
     START,
     VOCABULARY_SIZE,
 )
+from support.examples import examples
 from support.strategies import (
     CHANNELS,
     DIALECTS,
@@ -299,7 +300,7 @@ def header_of(message: Message) -> tuple[Role, str | None, str | None, str | Non
     return message.author.role, message.author.name, recipient, message.channel
 
 
-@settings(laws, max_examples=1000)
+@settings(laws, max_examples=examples(1000))
 @given(odd_headers(), st.sampled_from(STYLES))
 def test_a_header_that_renders_is_read_back(message: Message, style: HeaderStyle) -> None:
     config = RenderConversationConfig(auto_drop_analysis=False, header_style=style)

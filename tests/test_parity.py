@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from support.examples import examples
+
 SCRIPT = Path(__file__).parent.parent / "scripts" / "parity" / "run.py"
-CASES = int(os.environ.get("HARMONY_PARITY_CASES", "3000"))
+CASES = int(os.environ.get("HARMONY_PARITY_CASES", examples(3000)))
 SEED = int(os.environ.get("HARMONY_PARITY_SEED", "1"))
 
 

@@ -16,6 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
+
 ROOT = Path(__file__).parent.parent
 DATA = Path(__file__).parent / "data" / "hostile"
 
@@ -40,7 +42,7 @@ def test_promises_hold_for_what_was_found(promise: str, case: Any) -> None:
 
 
 @pytest.mark.parametrize("promise", promises.PROMISES)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.binary(max_size=200))
 def test_promises_hold(promise: str, data: bytes) -> None:
     promises.PROMISES[promise](promises.READERS[promise](inputs.Choices(data)))

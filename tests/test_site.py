@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import runpy
+import zlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from gpt_oss_harmony import RecoveryKind
+from gpt_oss_harmony.inspector.calls import answer
+
+DOCS = Path(__file__).parent.parent / "docs"
 SCRIPTS = Path(__file__).parent.parent / "scripts" / "docs"
 CONFIG = {
     "repo_url": "https://git.example/harmony",
@@ -120,3 +127,60 @@ def test_a_language_is_searched_with_the_english_pages_that_it_lacks(
     assert searched("") == (["en"], ["start/", "start/#a", "reference/"])
     assert searched("ja") == (["en", "ja"], ["start/", "start/#a", "../reference/"])
     assert searched("ko") == (["en", "ko"], ["start/", "../reference/"])
+
+
+def linked_documents(shown: str) -> list[dict[str, Any]]:
+    """What the links into the playground open."""
+    packed = re.findall(r'href="\.\./\.\./playground/#c=([\w-]+)&amp;tab=tokens"', shown)
+    assert len(packed) == shown.count('class="playground"')
+    texts = [base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)) for text in packed]
+    return [json.loads(zlib.decompress(text, wbits=-15)) for text in texts]
+
+
+@pytest.mark.parametrize("language", ["", ".ja", ".ko", ".ru"])
+def test_examples_of_the_format_open_in_the_playground(
+    hooks: dict[str, Any], language: str
+) -> None:
+    path = f"understand/format{language}.md"
+    shown = hooks["on_page_markdown"](
+        (DOCS / path).read_text("utf-8"), page(path, "understand/format/"), CONFIG
+    )
+    documents = linked_documents(shown)
+    assert len(documents) >= 12
+    for document in documents:
+        body = {"input": document["input"], "role": None}
+        if not document["input"].startswith("<|start|>"):
+            body["role"] = "assistant"
+        status, text = answer("parse", json.dumps(body).encode())
+        assert status == 200
+        assert json.loads(text)["strict"]["messages"], document
+
+
+def test_examples_of_recoveries_open_in_the_playground(hooks: dict[str, Any]) -> None:
+    text = (DOCS / "reference" / "recoveries.md").read_text("utf-8")
+    shown = hooks["on_page_markdown"](text, page("reference/recoveries.md", "a/b/"), CONFIG)
+    lines = [line for line in shown.splitlines() if line.startswith("| `")]
+    linked = [line for line in lines if 'class="playground"' in line]
+    without = {line.split("`")[1] for line in lines if line not in linked}
+    assert without == {"refused-call", "body-begins-oddly", "body-has-markers"}
+    kinds = [kind.value for kind in RecoveryKind if kind.value != "refused-call"]
+    documents = linked_documents("\n".join(linked))
+    tools = ["functions.f", "functions.Web Search"]
+    for kind, document in zip(kinds, documents[: len(kinds)], strict=True):
+        role = None if document["input"].startswith("<|start|>") else "assistant"
+        body = {"input": document["input"], "role": role, "tools": tools}
+        parsed = json.loads(answer("parse", json.dumps(body).encode()).text)
+        assert kind in {recovery["kind"] for recovery in parsed["lenient"]["recoveries"]}
+    rendered = json.loads(
+        answer("render", json.dumps({"source": documents[0]["source"]}).encode()).text
+    )
+    assert "type f = " in rendered["text"]
+
+
+def test_links_to_the_published_playground_lead_to_the_copy(hooks: dict[str, Any]) -> None:
+    config = {**CONFIG, "site_url": "https://site.example/harmony/"}
+    written = '<a href="https://site.example/harmony/playground/#tab=live">a</a>'
+    shown = hooks["on_page_content"](
+        written, page=page("guides/a.md", "ja/guides/a/"), config=config
+    )
+    assert shown == '<a href="../../../playground/#tab=live">a</a>'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,4 +150,5 @@ def test_bars_in_the_code_of_tables_lose_their_backslashes(monkeypatch: pytest.M
     code = r"<code>a\|b</code>"
     html = f"<table><tr><td>{code}</td></tr></table><p>{code}</p>"
     shown = html.replace(r"<td><code>a\|b", "<td><code>a|b")
-    assert hooks["on_page_content"](html) == shown
+    page = SimpleNamespace(url="")
+    assert hooks["on_page_content"](html, page=page, config={"site_url": "https://a/"}) == shown

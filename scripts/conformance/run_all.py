@@ -3,7 +3,8 @@
     python scripts/conformance/run_all.py [NAME ...]
 
 This library, openai-harmony and its fork run in this environment; the other two lie in
-``build/peers``. Every other implementation has a virtual environment of its own in
+``build/peers``. This library also runs in the playground's Python, in Node, after
+``make playground``. Every other implementation has a virtual environment of its own in
 ``.venv-conformance``, made on its first run. Those that cannot be installed are left out, and keep
 their last results. The results go to ``packages/conformance/results.json``; ``pages.py`` makes the
 table in ``docs/understand/conformance.md`` of it.
@@ -16,6 +17,7 @@ import datetime
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KIT = ROOT / "packages" / "conformance"
 RESULTS = KIT / "results.json"
 ENVIRONMENTS = ROOT / ".venv-conformance"
+NODE_PROGRAM = ROOT / "scripts" / "playground" / "node.mjs"
 
 sys.path.insert(0, str(ROOT / "scripts" / "parity"))
 
@@ -49,12 +52,20 @@ class Implementation:
     """Arguments of ``pip install``, one call after the other; none for this environment."""
     peer: str = ""
     """Its name in ``peers.py``, for a library that is imported as `openai_harmony`."""
+    in_node: bool = False
+    """Whether the adapter runs in the playground's Python, which ``make playground`` builds."""
     has_model: bool = False
     """Whether the adapter wants a model of llama.cpp, and the chat template."""
 
 
 IMPLEMENTATIONS = (
     Implementation("gpt-oss-harmony", "ours.py", "its library"),
+    Implementation(
+        "gpt-oss-harmony in Pyodide",
+        "ours.py",
+        "its library in WebAssembly, with its tokenizer in Python",
+        in_node=True,
+    ),
     Implementation("openai-harmony", "reference.py", "its library", peer="reference"),
     Implementation("oss-harmony", "reference.py", "its library", peer="fork"),
     Implementation(
@@ -89,6 +100,8 @@ def python_of(one: Implementation) -> Path | None:
     """The interpreter of an implementation; None where it cannot be installed."""
     if one.peer and peer_folder(one.peer) is None:
         return None
+    if one.in_node and not (shutil.which("node") and (ROOT / "site" / "playground").exists()):
+        return None
     if not one.installs:
         return Path(sys.executable)
     folder = ENVIRONMENTS / one.name.replace(" ", "-")
@@ -121,7 +134,8 @@ def result_of(one: Implementation, python: Path) -> dict[str, Any] | None:
     if one.installs:
         environment["TIKTOKEN_ENCODINGS_BASE"] = str(python.parents[1])
         environment["VLLM_LOGGING_LEVEL"] = "ERROR"
-    adapter = [str(python), str(KIT / "adapters" / one.adapter)]
+    runner = ["node", str(NODE_PROGRAM)] if one.in_node else [str(python)]
+    adapter = [*runner, str(KIT / "adapters" / one.adapter)]
     adapter += model_and_template(python) if one.has_model else []
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"

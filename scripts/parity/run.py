@@ -1,6 +1,6 @@
 """Compare this library with the reference and its fork on generated cases.
 
-    python scripts/parity/run.py --cases 2000 [--seed 1] [--jobs 2]
+    python scripts/parity/run.py --cases 2000 [--seed 1] [--jobs 2] [--only parse]
 
 A process imports one peer beside this library and asks both. `peers` installs the peers on the
 first run. The fork answers a tenth of the cases, all of them renderings: the spelling of headers is
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import itertools
 import json
 import multiprocessing
@@ -33,22 +34,22 @@ MOST_REPORTS = 5
 UNEXPLAINED = "MISMATCH"
 
 
-def compare(peer: str, seed: int, count: int, jobs: int = 1) -> Counts:
+def compare(peer: str, seed: int, count: int, jobs: int = 1, only: str = "") -> Counts:
     """Run the cases on both sides, print mismatches, and count cases and named differences."""
     shares = [range(job, count, jobs) for job in range(jobs)]
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        found = pool.map(compare_share, itertools.repeat(peer), itertools.repeat(seed), shares)
+        found = pool.map(functools.partial(compare_share, peer, seed, only=only), shares)
         return sum(found, collections.Counter())
 
 
-def compare_share(peer: str, seed: int, share: range) -> Counts:
+def compare_share(peer: str, seed: int, share: range, only: str = "") -> Counts:
     """Compare some of the cases, in a process that imports no other peer."""
     module = import_peer(peer)
     assert module is not None
     style = "reference" if peer == "reference" else "oss-harmony"
     ours = Library(gpt_oss_harmony, schema_dialect="reference", header_style=style)
     theirs = Library(module)
-    only = "" if peer == "reference" else "render"
+    only = only if peer == "reference" else "render"
     counts: Counts = collections.Counter()
     for number in share:
         one = json.loads(json.dumps(case(seed, number, only=only)))  # only what JSON can keep
@@ -117,6 +118,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--peer", choices=[*PEERS, "both"], default="both")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", default="", help="the kinds of cases whose name begins so")
     arguments = parser.parse_args()
     failed = False
     for peer in PEERS if arguments.peer == "both" else [arguments.peer]:
@@ -125,7 +127,7 @@ def main() -> int:
             continue
         start = time.monotonic()
         count = arguments.cases if peer == "reference" else max(1, arguments.cases // 10)
-        counts = compare(peer, arguments.seed, count, arguments.jobs)
+        counts = compare(peer, arguments.seed, count, arguments.jobs, arguments.only)
         seconds = time.monotonic() - start
         print(
             f"{peer}: {count} cases, {counts[UNEXPLAINED]} mismatches"

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import gpt_oss_harmony
 from gpt_oss_harmony.cli import COMMANDS, demo, main
 from gpt_oss_harmony.engines.tokenizer_files import RESPONSE_TEMPLATE
+from support.examples import examples
 
 ROOT = Path(__file__).parents[2]
 CHATS = ROOT / "tests" / "data" / "chat"
@@ -126,6 +127,7 @@ ERRORS = [
     ("render", "\udcff", 1, "not UTF-8 (at byte 0); save it as UTF-8"),
     ("render", "3", 1, "messages: expected a list, found 3"),
     ("render", "{}", 1, "messages: the field is missing; expected a list"),
+    ("render", '{"message": []}', 1, "messages: the field is missing, but there is 'message'"),
     ("render", '[{"role": "cat", "channel": "x", "content": ""}]', 1,
      "messages[0].role: Input should be "),
     ("parse", "\n", 1, "there is no input; expected token ids or marked-up text"),
@@ -569,7 +571,7 @@ INPUTS = st.one_of(
 )
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(COMMAND_LINES, INPUTS)
 def test_no_input_is_a_traceback(command: str, stdin: str) -> None:
     result = run(command, stdin.encode("utf-8", "replace").decode())

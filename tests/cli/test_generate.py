@@ -236,6 +236,7 @@ def test_past_reasoning_is_left_out_while_that_of_the_turn_goes_on(
     )
 
 
+@pytest.mark.slow
 def test_loading_is_shown_on_a_terminal_and_to_no_program(
     monkeypatch: pytest.MonkeyPatch, chat: str, tmp_path: Path
 ) -> None:

@@ -127,6 +127,7 @@ def test_a_file_is_opened_in_the_browser(tmp_path: Path) -> None:
     assert unpacked(inspector.fragment) == {"source": CHAT}
 
 
+@pytest.mark.slow
 def test_a_model_can_be_talked_with_and_nothing_is_kept(tmp_path: Path) -> None:
     """The engine is another server, as it may be vLLM."""
     with (

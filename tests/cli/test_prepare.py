@@ -56,6 +56,13 @@ def test_it_reports_what_it_made(source: Path, capsys: pytest.CaptureFixture[str
     assert pq.read_table(out / "data").num_rows == 3
 
 
+def test_an_address_is_an_output(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = f"file://{source.parent}/out"
+    assert main(["prepare", str(source), "--output", out, "--workers", "1"]) == 0
+    assert f"{out}/data has the examples" in capsys.readouterr().out
+    assert pq.read_table(source.parent / "out" / "data").num_rows == 3
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -51,6 +51,7 @@ def database(state: Path) -> str:
     return f"sqlite:///{state / 'gpt-oss-harmony' / 'responses.db'}"
 
 
+@pytest.mark.slow
 def test_it_starts_answers_ends_and_remembers(tmp_path: Path, cache: Path) -> None:
     with (
         server_process(tmp_path, cache, *OPTIONS) as server,
@@ -86,6 +87,7 @@ def test_it_starts_answers_ends_and_remembers(tmp_path: Path, cache: Path) -> No
             assert client.responses.retrieve(response.id).output_text == SUM
 
 
+@pytest.mark.slow
 def test_what_was_completed_outlives_a_kill(tmp_path: Path, cache: Path) -> None:
     """The killed server has its tokens from another, as it has them from vLLM."""
     ask: dict[str, Any] = {"model": "script", "input": "2 + 2?"}
@@ -441,6 +443,7 @@ def script() -> Iterator[str]:
         yield url.removesuffix("/v1")
 
 
+@pytest.mark.slow
 def test_a_server_that_others_reach_needs_a_key(tmp_path: Path, cache: Path, script: str) -> None:
     """The key that it names as the remedy is one: the same command starts then."""
     everywhere = (script, "--host", "0.0.0.0", "--port", "0")

@@ -40,6 +40,7 @@ from gpt_oss_harmony.engines import demo_model
 from gpt_oss_harmony.engines.demo_embedding import CODE_SIGNS, MODEL_ROWS, word_codes
 from gpt_oss_harmony.engines.demo_model import demo_model_folder
 from gpt_oss_harmony.tokens.special_tokens import SPECIAL_TEXTS
+from support.examples import examples
 
 ROOT = Path(__file__).parents[2]
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -191,7 +192,7 @@ def test_tokenizer_gives_our_tokens(text: str, tokenizer: Any) -> None:
     assert tokenizer.decode(tokens) == text
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text() | st.text(st.sampled_from("aeinrst \n.,'19AXé日ß\u2028")))
 def test_tokenizer_gives_our_tokens_for_any_text(tokenizer: Any, text: str) -> None:
     assert tokenizer(text)["input_ids"] == ENCODING.encode(text, allowed_special="all")

@@ -148,6 +148,7 @@ def test_a_cache_that_does_not_fit_is_refused(
     asyncio.run(TransformersEngine(folders[0], **OPTIONS).close())
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_tokens_of_one(folders: list[Path]) -> None:
     """They are real processes, which meet over gloo as those of torchrun do."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

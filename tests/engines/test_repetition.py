@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpt_oss_harmony.engines import RepetitionDetector
+from support.examples import examples
 
 
 def periods(tokens: Sequence[int], threshold: int) -> list[int]:
@@ -30,7 +31,7 @@ def slow_periods(tokens: Sequence[int], threshold: int) -> list[int]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(st.integers(0, 2), max_size=60)
     | st.builds(

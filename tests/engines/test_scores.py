@@ -110,6 +110,19 @@ def test_echo_with_logprobs(prompt: Any) -> None:
     assert '"token_logprobs":[null,-1.0,' in streamed
 
 
+def test_a_prompt_is_scored_without_a_completion() -> None:
+    engine = ScoringEngine()
+    body = {"prompt": "Hi there", "echo": True, "logprobs": 1, "max_tokens": 0}
+    with serving(engine=engine) as client:
+        (choice,) = client.post("/v1/completions", json=body).json()["choices"]
+        streamed = client.post("/v1/completions", json={**body, "stream": True}).text
+    assert choice["text"] == "Hi there"
+    assert choice["logprobs"]["tokens"] == ["Hi", " there"]
+    assert choice["logprobs"]["token_logprobs"] == [None, -1.0]
+    assert '"token_logprobs":[null,-1.0]' in streamed
+    assert engine.prompts == []
+
+
 def test_an_engine_that_cannot_says_so() -> None:
     body = {"prompt": "Hi", "echo": True, "logprobs": 1}
     with serving("you") as client:

@@ -33,6 +33,7 @@ from gpt_oss_harmony.engines import EngineError, FinishReason, SampledToken, Sam
 from gpt_oss_harmony.engines.token_sampler import TokenSampler, choose_tokens
 from gpt_oss_harmony.grammar import Matcher, TurnOptions, turn_grammar
 from gpt_oss_harmony.tokens.special_tokens import CALL
+from support.examples import examples
 from support.slow_sampler import probabilities
 
 VOCABULARY = 300  # no multiple of a block
@@ -114,7 +115,7 @@ SETTINGS = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(SETTINGS, st.integers(0, 10**6), st.sampled_from((0.5, 3.0, 8.0)))
 def test_tokens_come_as_often_as_a_slow_sampler_says(
     sampling: Sampling, seed: int, scale: float
@@ -166,7 +167,7 @@ def test_what_is_kept_is_exact_however_much_it_is(
     ],
     ids=lambda value: type(value).__name__,
 )
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(seed=st.integers(0, 10**6))
 def test_settings_mean_what_they_mean_in_transformers(
     processor: LogitsProcessor, sampling: Sampling, seed: int

@@ -107,6 +107,7 @@ def test_what_we_render_is_read_back(
     assert parse_response(completion, RESPONSE_TEMPLATE, prefix=PROMPT) == meant
 
 
+@pytest.mark.slow
 def test_transformers_serve_reads_the_template_in_a_models_folder(tmp_path: Path) -> None:
     config = tokenizer_config()
     del config["response_template"]

@@ -158,6 +158,7 @@ def test_requests_one_after_the_other_keep_the_contract(
     asyncio.run(run())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not IS_TESTED, reason="the batching of this release is not tested")
 def test_both_ways_sample_the_same_tokens(folder: Path, sequential: TransformersEngine) -> None:
     """The attention of the batching sums in another order, so log-probabilities differ a little."""
@@ -285,6 +286,7 @@ def test_a_release_that_divides_models_in_another_way_is_named(
         TransformersEngine(folder, **OPTIONS)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(RELEASE < FIRST, reason="this release divides models in another way")
 def test_two_processes_without_batching_give_the_tokens_of_one(folder: Path) -> None:
     """They meet over gloo, as those of torchrun do."""

@@ -32,6 +32,7 @@ from gpt_oss_harmony.grammar import (
     turn_constraint,
     turn_grammar,
 )
+from support.examples import examples
 from support.json_matcher import accepts_text, json_matcher
 from support.llguidance_version import is_read_differently
 
@@ -252,7 +253,7 @@ MISSING: list[Any] = [
 """What an unreadable reference may stand for."""
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(schemas, schemas, st.lists(instances, min_size=4, max_size=9))
 def test_loosening_only_loosens(root: Any, defined: Any, values: list[Any]) -> None:
     schema = {**root, "$defs": {"x": defined}}
@@ -321,7 +322,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(json_values)
 def test_a_schema_of_any_json_is_loosened_or_refused_with_an_error(schema: Any) -> None:
     try:

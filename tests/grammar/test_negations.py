@@ -26,6 +26,7 @@ from gpt_oss_harmony.grammar.json_schema.pattern_automata import (
     texts_but,
 )
 from gpt_oss_harmony.grammar.json_schema.patterns import pattern_accepts
+from support.examples import examples
 from support.json_matcher import accepts_value, json_matcher
 from support.llguidance_version import is_read_differently
 from support.random_schemas import VALUES, SchemaMaker, orders
@@ -539,7 +540,7 @@ def test_look_aheads_at_the_start_are_patterns_of_their_own() -> None:
 # Random schemas
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.integers(0, 2**32))
 def test_the_engine_accepts_what_is_valid_and_nothing_else(seed: int) -> None:
     schema = SchemaMaker(seed).document(2)
@@ -556,7 +557,7 @@ def test_the_engine_accepts_what_is_valid_and_nothing_else(seed: int) -> None:
         assert accepted is judge.is_valid(value) or is_known, value
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.integers(0, 2**32))
 def test_a_loosened_schema_allows_what_is_valid(seed: int) -> None:
     schema = SchemaMaker(seed).document(2)

@@ -223,7 +223,13 @@ def sample(batch: list[Case], seed: int) -> list[list[int]]:
     return [row[length:] for row in sequences.tolist()]
 
 
-@pytest.mark.parametrize("first", range(0, TURNS, ROWS))
+FIRST = [
+    pytest.param(first, marks=[pytest.mark.slow] if first >= 2 * ROWS else [])
+    for first in range(0, TURNS, ROWS)
+]
+
+
+@pytest.mark.parametrize("first", FIRST)
 def test_noise_obeys(first: int) -> None:
     stride = 7  # so that a few turns show all kinds of cases
     batch = [CASES[at * stride % len(CASES)] for at in range(first, first + ROWS)]

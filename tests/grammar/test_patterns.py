@@ -17,6 +17,7 @@ from gpt_oss_harmony.grammar.json_schema.patterns import (
     pattern_accepts,
     rust_pattern,
 )
+from support.examples import examples
 from support.json_matcher import accepts_value, json_matcher
 
 
@@ -161,7 +162,7 @@ PATTERNS = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     PATTERNS,
     st.sampled_from(["", "^"]),

@@ -30,6 +30,7 @@ from gpt_oss_harmony.grammar.json_schema import (
 )
 from gpt_oss_harmony.grammar.json_schema.budget import STEP_LIMIT
 from gpt_oss_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS
+from support.examples import examples
 from support.json_matcher import accepts_text, json_matcher
 from support.llguidance_version import BEFORE_1_8, is_read_differently
 from support.random_schemas import SchemaMaker
@@ -748,7 +749,7 @@ def random_text(made: LLMatcher, length: int, pick: random.Random) -> bytes | No
     return None
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 2**32))
 def test_what_the_engine_accepts_is_valid(seed: int) -> None:
     maker = SchemaMaker(seed)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gpt_oss_harmony.grammar import enforceable_schema, json_schema
 from gpt_oss_harmony.grammar.json_schema.simple_schemas import simple_schema
+from support.examples import examples
 
 names = st.sampled_from(["a", "b", "a b", "", "é", "\x00", "日本"])
 silent = st.fixed_dictionaries(
@@ -67,7 +68,7 @@ def written_state_by_state(schema: Any) -> Any:
         return enforceable_schema(schema)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(schemas)
 def test_a_simple_schema_is_written_as_its_states_are(schema: Any) -> None:
     written = simple_schema(schema)

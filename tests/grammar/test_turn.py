@@ -30,6 +30,7 @@ from gpt_oss_harmony.grammar import (
 )
 from gpt_oss_harmony.grammar.text_formats import TEXT_PATTERN
 from gpt_oss_harmony.grammar.token_table import token_table
+from support.examples import examples
 from support.turns import (
     ANSWER,
     CALL,
@@ -322,13 +323,13 @@ SPELLED = re.compile(r"<\|[a-z_0-9]+\|>")
 pieces = st.sampled_from(["<", "|", ">", "end", "_", "1", "A", " ", "é", "\n", "<|end|", "<|"])
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(st.lists(pieces, max_size=12).map("".join))
 def test_text_is_what_spells_no_marker(text: str) -> None:
     assert bool(re.fullmatch(TEXT_PATTERN, text)) == (SPELLED.search(text) is None)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(pieces, max_size=8).map("".join))
 def test_no_text_spells_a_marker(text: str) -> None:
     tokens = [

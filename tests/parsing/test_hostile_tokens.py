@@ -141,7 +141,13 @@ def _parsed(tokens: list[int], strict: bool, chunk: int) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("strict", [True, False], ids=["strict", "lenient"])
-@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
+@pytest.mark.parametrize(
+    "stream",
+    [
+        pytest.param(stream, marks=[pytest.mark.slow] if name == "beginnings" else [], id=name)
+        for name, stream in STREAMS.items()
+    ],
+)
 def test_long_streams_may_be_cut_anywhere(stream: Callable[[int], list[int]], strict: bool) -> None:
     tokens = stream(LONG)
     outcome = _parsed(tokens, strict, 4096)

@@ -37,6 +37,7 @@ from gpt_oss_harmony.tokens.special_tokens import (
     SPECIAL_TEXTS,
     START,
 )
+from support.examples import examples
 from support.vectors import cases
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -860,7 +861,7 @@ pieces = marker_texts | header_words | unique_words | unique_words.map(" {}".for
 malformed = st.lists(pieces, max_size=14).map(lambda parts: tokens_of("".join(parts)))
 roles = st.sampled_from([Role.ASSISTANT, None])
 tool_sets = st.sampled_from([(), TOOLS])
-laws = settings(max_examples=400)
+laws = settings(max_examples=examples(400))
 
 
 @laws

@@ -17,8 +17,6 @@ from gpt_oss_harmony.server.store import Store
 from gpt_oss_harmony.server.store.tables import METADATA
 from support.postgres_server import new_database
 
-DATABASES = ("sqlite", "postgresql")
-
 
 class Clock:
     """A clock that stands still until it is set; seconds since 1970."""
@@ -59,7 +57,7 @@ def module_postgres(postgres_server: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'harmony.db'}"

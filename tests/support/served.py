@@ -25,6 +25,9 @@ from gpt_oss_harmony.tools.tool import Tool
 PATIENCE = 60
 """Seconds to wait for what a machine under load has done in a few."""
 
+PROGRAM_PATIENCE = 20 * PATIENCE
+"""Seconds after which a program has hung, however many others share the cores."""
+
 WEATHER_PARAMETERS = {
     "type": "object",
     "properties": {

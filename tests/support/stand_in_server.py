@@ -122,6 +122,9 @@ class StandIn(ABC):
         gone = asyncio.ensure_future(reader.read(1))
         try:
             return await self._stream(body, writer, gone)
+        except ConnectionError:  # the client was gone before a read noticed it
+            self.counts.aborted += 1
+            return False
         finally:
             gone.cancel()
             self.counts.running -= 1

@@ -42,6 +42,7 @@ from gpt_oss_harmony.tokens.special_tokens import (
     START,
     VOCABULARY_SIZE,
 )
+from support.examples import examples
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 STYLES: tuple[HeaderStyle, ...] = get_args(HeaderStyle)
@@ -49,7 +50,7 @@ DIALECTS: tuple[SchemaDialect, ...] = get_args(SchemaDialect)
 CHANNELS = ("analysis", "commentary", "final")
 TOOLS = ("functions.f", "functions.get_weather", "browser.search", "python")
 
-laws = settings(max_examples=200)
+laws = settings(max_examples=examples(200))
 
 
 # Texts and messages

@@ -28,12 +28,12 @@ from mcp.types import Tool as ListedTool
 import support.hostile_mcp_server as hostile
 import support.raw_mcp_server as raw
 from gpt_oss_harmony import Message, Role, SystemContent, load_harmony_encoding
+from gpt_oss_harmony.tokens.python_encoder import without_surrogates
 from gpt_oss_harmony.tools.mcp import McpAddress, McpServerError, McpSettings, McpTool
 from gpt_oss_harmony.tools.mcp.listing import ListingError, harmony_name, list_tools, make_listing
 from gpt_oss_harmony.tools.mcp.mcp_tool import McpResult, McpSession
 from gpt_oss_harmony.tools.mcp.replies import MAX_DEPTH, ReplyError, bounded, id_in
 from gpt_oss_harmony.tools.tool_call import call_text
-from gpt_oss_harmony.tools.tool_message import without_surrogates
 from support.mcp_calls import answer
 
 HOSTILE = McpAddress(command=(sys.executable, str(Path(hostile.__file__))))
@@ -333,6 +333,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(json_values, st.booleans())
 def test_what_is_within_bounds_stays_as_it_is(value: Any, ascii_only: bool) -> None:
     text = json.dumps({"value": value}, ensure_ascii=ascii_only)

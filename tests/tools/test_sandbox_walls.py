@@ -259,7 +259,7 @@ def test_a_sandbox_whose_code_runs_between_calls_is_ended(
             if process not in before and state(process)
         ]
         assert len(ends) >= 3
-        begun.wait(asyncio.to_thread(lambda: [select.select([end], [], [], 10) for end in ends]))
+        begun.wait(asyncio.to_thread(lambda: [select.select([end], [], [], 60) for end in ends]))
         for end in ends:
             assert select.select([end], [], [], 0)[0], "a process runs between two calls"
             os.close(end)

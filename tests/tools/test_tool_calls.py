@@ -21,6 +21,7 @@ from gpt_oss_harmony.tools.tool import Tool
 from gpt_oss_harmony.tools.tool_call import read_arguments
 from gpt_oss_harmony.tools.tool_message import ToolMessage
 from support import hostile_mcp_server
+from support.examples import examples
 from support.notebooks import SETTINGS, needs_bubblewrap
 
 pytestmark = pytest.mark.usefixtures("no_hang")
@@ -157,7 +158,7 @@ def browser(
     loop.run_until_complete(tool.close())
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(CALLS)
 @example(("browser.search", '{"query": "\\ud800"}'))
 @example(("browser.search", '{"query": "a\\u0000b", "source": "\\ud800"}'))
@@ -183,7 +184,7 @@ def python(loop: asyncio.AbstractEventLoop) -> Iterator[Calls]:
 
 
 @needs_bubblewrap
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.sampled_from(["python", "python.run", "functions.python"]), WRITTEN)
 @example("python", "print('\ud800')")
 @example("python", '{"code": "print(\'\\ud800\\u0000\')"}')
@@ -200,7 +201,7 @@ def mcp(loop: asyncio.AbstractEventLoop) -> Iterator[Calls]:
     loop.run_until_complete(tool.close())
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.sampled_from(["Hostile_co.echo", "Hostile_co.nothing", "Hostile_co", "functions.echo"]),
     st.one_of(WRITTEN, st.builds(lambda v: json.dumps({"text": v}), ODD_VALUES)),

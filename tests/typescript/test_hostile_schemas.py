@@ -162,6 +162,7 @@ def test_wide_schemas_are_written_once(schema: dict[str, Any], dialect: SchemaDi
     assert _render(schema, dialect)
 
 
+@pytest.mark.slow
 def test_shared_objects_are_counted_each_time() -> None:
     schema = _nested(50, lambda inner: {"properties": {"a": inner, "b": inner}})
     with pytest.raises(SchemaError, match="more than 1,000,000 objects"):

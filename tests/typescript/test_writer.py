@@ -25,6 +25,7 @@ from gpt_oss_harmony.typescript.json_text import (
 from gpt_oss_harmony.typescript.reference_dialect import reference_schema_to_typescript
 from gpt_oss_harmony.typescript.references import REFERENCE_COPY_LIMIT
 from gpt_oss_harmony.typescript.writer import schema_to_typescript
+from support.examples import examples
 
 ROOT = Path(__file__).parents[2]
 CASES = json.loads((ROOT / "tests/data/typescript/cases.json").read_text(encoding="utf-8"))
@@ -113,7 +114,7 @@ ANY_JSON = st.recursive(
 
 
 @given(ANY_JSON)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_any_json_value_is_written_or_refused_as_a_harmony_error(schema: JsonValue) -> None:
     for write in (schema_to_typescript, reference_schema_to_typescript):
         try:
@@ -174,7 +175,7 @@ MEANINGFUL = st.recursive(
 
 
 @given(MEANINGFUL | _objects(MEANINGFUL))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_both_dialects_agree_where_the_reference_keeps_the_schema(schema: Schema) -> None:
     assert schema_to_typescript(schema) == reference_schema_to_typescript(schema)
 
@@ -187,7 +188,7 @@ BREAKING_TEXT = st.lists(
 
 
 @given(BREAKING_TEXT, BREAKING_TEXT, st.sampled_from(["oneOf", "anyOf", "items"]))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_no_note_leaves_its_comment(text: str, other: str, keyword: str) -> None:
     noted: Schema = {"type": "string", "title": text, "description": text, "default": other}
     noted["examples"] = [other, {"": text}]
