@@ -13,6 +13,7 @@ from .conversation.messages import Conversation, Message, Role, is_answer
 from .errors import ConversationError, VocabularyError
 from .parsing.parser import parse_messages
 from .rendering.segments import Segment
+from .tokens.encoder import id_list
 from .tokens.special_tokens import CALL, END, RETURN, SPECIAL_IDS, SPECIAL_TEXTS
 from .tokens.tokenizer import integer, load_tokenizer
 
@@ -111,7 +112,7 @@ class HarmonyEncoding:
         tokens: list[int] = []
         for rendered in self._rendered(conversation, config)[1]:
             added = rendered.tokens
-            tokens += added if isinstance(added, list) else added.tolist()
+            tokens += added if isinstance(added, list) else id_list(added)
         return tokens
 
     def render_conversation_for_training(

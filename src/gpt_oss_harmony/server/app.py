@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import functools
+import gc
 import logging
 import os
 import socket
@@ -342,13 +343,19 @@ class _Server(uvicorn.Server):
         self._on_start = on_start
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve within the application's lifespan; raise the error of a failed start."""
+        """Serve within the application's lifespan; raise the error of a failed start.
+
+        What the start has made stays: while serving, the garbage collector, which stops all
+        threads, does not look at it.
+        """
         interval = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_INTERVAL)
         try:
             async with self._app.router.lifespan_context(self._app):
+                gc.freeze()
                 await super().serve(sockets)
         finally:
+            gc.unfreeze()
             sys.setswitchinterval(interval)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -19,7 +19,7 @@ from .python_encoder import PythonEncoder, ascii_words, merged, without_surrogat
 from .special_tokens import SPECIAL_IDS, SPECIAL_TEXTS, VOCABULARY_SIZE
 from .vocabulary import load_vocabulary
 
-__all__ = ["WORD_PATTERN", "Encoder", "FirstTexts", "new_encoder"]
+__all__ = ["WORD_PATTERN", "Encoder", "FirstTexts", "id_list", "new_encoder"]
 
 # How o200k_base cuts text into words before byte pairs are merged. \p{..} are Unicode classes.
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
@@ -145,11 +145,21 @@ class Encoder:
 
 
 def _encoded_parts(core: Any, text: str) -> list[int]:
-    """Encode a long text; other threads can run meanwhile, even while the ids become objects."""
-    ids = array("I", bytes(core.encode_to_tiktoken_buffer(text, set())))
+    """Encode a long text; other threads can run meanwhile."""
+    return id_list(array("I", bytes(core.encode_to_tiktoken_buffer(text, set()))))
+
+
+def id_list(ids: array[int]) -> list[int]:
+    """Return an array as a list, as ``ids.tolist()`` does, in parts: other threads can run between.
+
+    >>> id_list(array("I", [200006, 200007]))
+    [200006, 200007]
+    """
+    if len(ids) <= _SLICE:
+        return ids.tolist()
     tokens: list[int] = []
     for start in range(0, len(ids), _SLICE):
-        tokens += ids[start : start + _SLICE]
+        tokens += ids[start : start + _SLICE].tolist()
     return tokens
 
 
