@@ -33,6 +33,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import httpx2
@@ -48,7 +49,7 @@ from benchmarks.serving_overhead import measure_overhead
 
 GPT_OSS = ".venv-gpt-oss"
 SCRIPT = str(Path(__file__).with_name("serving_script.py"))
-ROUNDS = 3
+ROUNDS = 9
 PATIENCE = 120  # seconds until a server must answer
 BATCH = 16  # responses in the background at a time
 QUESTION = "What is 27 + 45?"
@@ -113,10 +114,10 @@ def measured(streams: int) -> Iterator[Row]:
                 load(1)  # what is slow once only, in each worker
             for count in (1, streams):
                 loads = [load(count) for _ in range(ROUNDS)]
-                best = min(loads, key=lambda summary: summary["time per token, µs"])
+                middle = {name: median(one[name] for one in loads) for name in loads[0]}
                 # Memory that was taken once is used again: the first round shows what it takes.
-                best["memory per stream, KiB"] = loads[0]["memory per stream, KiB"]
-                row = {"model": model, "server": server.name, "streams": count, **best}
+                middle["memory per stream, KiB"] = loads[0]["memory per stream, KiB"]
+                row = {"model": model, "server": server.name, "streams": count, **middle}
                 print(row, file=sys.stderr, flush=True)
                 yield row
 
@@ -202,7 +203,7 @@ def page_table(data: Mapping[str, Any]) -> str:
     machine = data["machine"]
     lines = [
         f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores, "
-        f"Python {machine['python']}; the best of {ROUNDS} runs.",
+        f"Python {machine['python']}; the median of {ROUNDS} runs, each number for itself.",
         "",
         "| model | server | streams | first text, median | p99 | tokens per second "
         "| time per token | processor time | memory per stream |",
