@@ -83,6 +83,7 @@ WAITS = "gpt_oss_harmony.server.settings:Settings.shutdown_seconds"
         ('words = "It"\nother = "a law"', "stands 2 times on the page"),
         ('section = "Size"\nother = "a law"', "stands 0 times on the page"),
         ('section = "Speed"\nmeasured = "2026-11-23"', "needs the `command`"),
+        ('measured = "today"\ncommand = "time"', "begins with a date"),
         ('section = "Speed"', "needs one of `measured`, `limit` and `other`"),
         ('other = "a law"\nmeasured = "2026-11-23"\ncommand = "time"', "needs one of"),
         (f'words = "takes 5 ms"\nlimit = "{WAITS}"', f"{WAITS} is 30"),

@@ -229,10 +229,7 @@ def problems(pages: dict[str, str], entries: list[Entry]) -> Iterator[str]:
     """Describe numbers without a source, entries without a place, and limits of another value."""
     covered: dict[str, list[tuple[int, int]]] = {name: [] for name in pages}
     for entry in entries:
-        if sum(map(bool, (entry.measured, entry.limit, entry.other))) != 1:
-            yield f"{entry.name}: needs one of `measured`, `limit` and `other`"
-        if entry.measured and not entry.command:
-            yield f"{entry.name}: needs the `command` that measures it"
+        yield from _source_problems(entry)
         if entry.page not in pages:
             yield f"{entry.name}: there is no such page"
             continue
@@ -254,6 +251,15 @@ def problems(pages: dict[str, str], entries: list[Entry]) -> Iterator[str]:
                     f"{name}:{line}: {words!r} has no source: add an entry to docs/numbers.toml, "
                     "as scripts/docs/number_sources.py describes"
                 )
+
+
+def _source_problems(entry: Entry) -> Iterator[str]:
+    if sum(map(bool, (entry.measured, entry.limit, entry.other))) != 1:
+        yield f"{entry.name}: needs one of `measured`, `limit` and `other`"
+    if entry.measured and not entry.command:
+        yield f"{entry.name}: needs the `command` that measures it"
+    if entry.measured and not re.match(r"\d{4}-\d\d-\d\d\b", entry.measured):
+        yield f"{entry.name}: `measured` begins with a date such as 2026-01-31"
 
 
 def _limit_problems(entry: Entry) -> Iterator[str]:
@@ -419,7 +425,8 @@ def main() -> int:
     found = list(problems(english_pages(), entries))
     for translation in translated_pages():
         found += translation_problems(*translation)
-    print("\n".join(found))
+    for problem in found:
+        print(problem)
     return int(bool(found))
 
 
