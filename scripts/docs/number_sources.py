@@ -407,7 +407,8 @@ def differing_figures(ours: Section, english: Section) -> tuple[Counter[str], Co
 
 def _figures(text: str) -> Counter[str]:
     spelled = (match[0] for match in _TRANSLATED.finditer(prose(text)))
-    figures = (re.sub(r"(?<=\d)[,\s](?=\d{3}\b)", "", figure) for figure in spelled)
+    # A mark before three digits stands between thousands, but not after a single 0.
+    figures = (re.sub(r"(?<=\d)(?<!^0)[,\s](?=\d{3}\b)", "", figure) for figure in spelled)
     return Counter(figure.replace(",", ".") for figure in figures)
 
 
