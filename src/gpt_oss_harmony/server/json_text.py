@@ -8,9 +8,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["READABLE", "json_text"]
+__all__ = ["PLACEHOLDER", "READABLE", "json_around", "json_text"]
 
 READABLE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+PLACEHOLDER = "\0"
+"""A text in whose place others come."""
+
 _ESCAPED = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -23,3 +26,12 @@ def json_text(value: Any) -> str:
         except UnicodeEncodeError:
             return _ESCAPED.encode(value)
     return text
+
+
+def json_around(value: Any) -> list[str]:
+    """Write JSON whose texts differ only where `value` has `PLACEHOLDER`: the parts around them.
+
+    >>> json_text("é").join(json_around({"index": 0, "text": PLACEHOLDER}))
+    '{"index":0,"text":"é"}'
+    """
+    return json_text(value).split(json_text(PLACEHOLDER))

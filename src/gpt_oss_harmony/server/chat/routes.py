@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -15,13 +16,14 @@ from ...apis.requests import ChatRequest
 from ...apis.turn_request import TurnRequest, turn_of_chat
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..generation.events import TurnEnded, TurnEvent, Usage
-from ..generation.preparation import constraint_headers
+from ..generation.preparation import PreparedTurn, constraint_headers
 from ..generation.sampling import choice_sampling, prepared_turn, sample_choices, sample_turn
 from ..http.event_log import Event
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, event_of, json_or_stream
 from ..identifiers import new_id
+from ..json_text import PLACEHOLDER, json_around, json_text
 from ..limited_route import LimitedRoute
 from ..repeated_requests import IdempotencyKey, RequestKey
 from ..services import Services, services_of
@@ -79,11 +81,13 @@ async def create_chat_completion(
     return JsonResponse(completion, headers=headers)
 
 
-async def _turn(services: Services, caller: Caller, body: ChatRequest) -> TurnRequest:
+async def _prepared(
+    services: Services, caller: Caller, body: ChatRequest
+) -> tuple[TurnRequest, PreparedTurn]:
     await services.admission.admit(caller.owner)
     date = services.current_date()
     body = await services.file_texts.of_chat(caller.owner, body)
-    return await services.pools.encoding.run(caller.owner, turn_of_chat, body, date=date)
+    return await prepared_turn(services, caller.owner, partial(turn_of_chat, body, date=date))
 
 
 async def _completion(
@@ -97,10 +101,11 @@ async def _completion(
     async with claimed_completion(services, caller.owner, key, body, head["id"]) as earlier:
         if earlier is not None:
             return earlier
-        turn = await _turn(services, caller, body)
+        turn, prepared = await _prepared(services, caller, body)
+        headers.update(constraint_headers(prepared))
         choices = [WholeChoice(turn) for _ in range(body.n or 1)]
         usages: list[Usage] = []
-        sampling = _choice_events(services, caller, turn, len(choices), headers)
+        sampling = _choice_events(services, caller, turn, prepared, len(choices))
         async with aclosing(sampling) as events:
             async for index, event in events:
                 choices[index].take(event)
@@ -139,10 +144,11 @@ async def _chunks_once(
                 yield chunk
             return
         first: Any = {name: earlier[name] for name in head}  # type: ignore[literal-required]
+        written = _Chunks(first, includes_usage=body.includes_usage)
         for choice in map(whole_chunk, earlier["choices"]):
-            yield event_of(_chunk(body, first, choice))
+            yield written.of_choice(choice)
         if body.includes_usage:
-            yield event_of(_chunk(body, first, None, earlier["usage"]))
+            yield written.of_usage(earlier["usage"])
 
 
 async def _chunks(
@@ -152,11 +158,14 @@ async def _chunks(
     head: ChatHead,
     headers: dict[str, str],
 ) -> AsyncGenerator[Event, None]:
-    turn = await _turn(services, caller, body)
+    turn, prepared = await _prepared(services, caller, body)
+    headers.update(constraint_headers(prepared))
     choices = [StreamedChoice(turn, index) for index in range(body.n or 1)]
     whole = [WholeChoice(turn) for _ in choices]
     usages: list[Usage] = []
-    async with aclosing(_choice_events(services, caller, turn, len(choices), headers)) as events:
+    written = _Chunks(head, includes_usage=body.includes_usage)
+    sampling = _choice_events(services, caller, turn, prepared, len(choices))
+    async with aclosing(sampling) as events:
         async for index, event in events:
             if body.store:
                 whole[index].take(event)
@@ -167,33 +176,57 @@ async def _chunks(
                     stored = _whole(head, map(WholeChoice.as_json, whole, count(), ids), usages)
                     await store_completion(services, caller, body, stored)
             for choice in choices[index].take(event):
-                yield event_of(_chunk(body, head, choice))
+                yield written.of_choice(choice)
     if body.includes_usage:
-        yield event_of(_chunk(body, head, None, chat_usage(usages)))
+        yield written.of_usage(chat_usage(usages))
 
 
-def _chunk(
-    body: ChatRequest, head: ChatHead, choice: ChunkChoice | None, usage: ChatUsage | None = None
-) -> dict[str, Any]:
-    """Write a chunk; if usage is requested, all chunks have the field, null except in the last."""
-    return {
-        **head,
-        "object": "chat.completion.chunk",
-        "choices": [] if choice is None else [choice],
-        **({"usage": usage} if body.includes_usage else {}),
-    }
+_TEXTS = (("content",), ("reasoning", "reasoning_content"))  # the names of a text's deltas
 
 
-async def _choice_events(
-    services: Services, caller: Caller, turn: TurnRequest, count: int, headers: dict[str, str]
+class _Chunks:
+    """Writes the chunks of a stream; if it includes usage, all have the field, null until the last.
+
+    Chunks with text differ only in it, so the rest of their JSON is written once.
+    """
+
+    def __init__(self, head: ChatHead, *, includes_usage: bool) -> None:
+        self._head = head
+        self._includes_usage = includes_usage
+        self._around: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+
+    def of_choice(self, choice: ChunkChoice) -> Event:
+        """Write the chunk of a choice."""
+        delta = choice["delta"]
+        names = tuple(delta)
+        if names not in _TEXTS or choice["logprobs"] or choice["finish_reason"]:
+            return event_of(self._chunk([choice]))
+        key = choice["index"], names
+        around = self._around.get(key)
+        if around is None:
+            empty: Any = {**choice, "delta": dict.fromkeys(names, PLACEHOLDER)}
+            around = self._around[key] = json_around(self._chunk([empty]))
+        return Event(None, json_text(delta[names[0]]).join(around))
+
+    def of_usage(self, usage: ChatUsage) -> Event:
+        """Write the last chunk, which has the usage and no choice."""
+        return event_of(self._chunk([], usage))
+
+    def _chunk(
+        self, choices: Sequence[ChunkChoice], usage: ChatUsage | None = None
+    ) -> dict[str, Any]:
+        chunk = {**self._head, "object": "chat.completion.chunk", "choices": choices}
+        return {**chunk, "usage": usage} if self._includes_usage else chunk
+
+
+def _choice_events(
+    services: Services, caller: Caller, turn: TurnRequest, prepared: PreparedTurn, count: int
 ) -> AsyncGenerator[tuple[int, TurnEvent], None]:
     """Sample `count` choices at once; yield their events, with the index of the choice.
 
     The prompt and the grammar are the same for all. Each choice has its own slot at the engine,
     because it is as much work as another request. A request is refused as a whole or not at all.
     """
-    prepared = await prepared_turn(services, caller.owner, turn)
-    headers.update(constraint_headers(prepared))
     choices = [
         sample_turn(
             services,
@@ -204,6 +237,4 @@ async def _choice_events(
         )
         for index in range(count)
     ]
-    async with aclosing(sample_choices(choices, prompt_field="messages")) as events:
-        async for event in events:
-            yield event
+    return sample_choices(choices, prompt_field="messages")

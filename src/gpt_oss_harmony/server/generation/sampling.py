@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -73,11 +73,21 @@ async def with_grammar(
     )
 
 
-async def prepared_turn(services: Services, owner: str, request: TurnRequest) -> PreparedTurn:
-    """Render the prompt of a turn and compile its grammar, in the threads for that."""
+async def prepared_turn(
+    services: Services, owner: str, read: Callable[[], TurnRequest]
+) -> tuple[TurnRequest, PreparedTurn]:
+    """Read the request of a turn, render its prompt and compile its grammar, in threads.
+
+    `read` and the prompt take one turn in a thread. Raises what `read` raises.
+    """
+
+    def prepare() -> tuple[TurnRequest, PreparedTurn]:
+        request = read()
+        return request, prepare_turn(request)
+
     with services.metrics.preparation.time():
-        prepared = await services.pools.encoding.run(owner, prepare_turn, request)
-        return await with_grammar(services, owner, request, prepared)
+        request, prepared = await services.pools.encoding.run(owner, prepare)
+        return request, await with_grammar(services, owner, request, prepared)
 
 
 async def sample_turn(

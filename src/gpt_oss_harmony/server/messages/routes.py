@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -79,28 +80,34 @@ async def count_message_tokens(
     """Count the tokens of a request's prompt; nothing is sampled."""
     services = services_of(request)
     services.check_model(body.model)
-    turn = await _turn(services, caller, body)
-    prepared = await services.pools.encoding.run(caller.owner, prepare_turn, turn)
-    caller.usage.tokens += len(prepared.prompt)
-    return {"input_tokens": len(prepared.prompt)}
+    read = await _reading(services, caller, body)
+
+    def count() -> int:
+        return len(prepare_turn(read()).prompt)
+
+    tokens = await services.pools.encoding.run(caller.owner, count)
+    caller.usage.tokens += tokens
+    return {"input_tokens": tokens}
 
 
-async def _turn(services: Services, caller: Caller, body: MessagesRequest) -> TurnRequest:
+async def _reading(
+    services: Services, caller: Caller, body: MessagesRequest
+) -> Callable[[], TurnRequest]:
+    """Return what reads the turn of a request, which blocks."""
     date = services.current_date()
     parts = chat_parts(body)
     messages = await services.file_texts.in_items(caller.owner, parts, "messages")
     body = body.model_copy(update={"messages": messages or parts})
     decrypt = OwnerCipher(services.cipher, caller.owner).decrypt
-    pool = services.pools.encoding
-    return await pool.run(caller.owner, turn_of_messages, body, date=date, decrypt=decrypt)
+    return partial(turn_of_messages, body, date=date, decrypt=decrypt)
 
 
 async def _events(
     services: Services, caller: Caller, body: MessagesRequest, model: str, headers: dict[str, str]
 ) -> AsyncGenerator[dict[str, Any], None]:
     await services.admission.admit(caller.owner)
-    turn = await _turn(services, caller, body)
-    prepared = await prepared_turn(services, caller.owner, turn)
+    read = await _reading(services, caller, body)
+    turn, prepared = await prepared_turn(services, caller.owner, read)
     headers.update(constraint_headers(prepared))
     writer = MessageEvents(
         model,

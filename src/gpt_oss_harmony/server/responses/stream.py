@@ -31,7 +31,7 @@ from ...sampled_messages import SampledMessage
 from ..generation.events import LogprobJson, MessageBegun, MessageEnded, TextAdded
 from ..http.event_log import Event
 from ..http.server_sent_events import event_of
-from ..json_text import json_text
+from ..json_text import PLACEHOLDER, json_around, json_text
 from ..tools.approvals import approval_item
 from ..tools.call_items import mcp_fields
 from ..tools.citations import CitedAnswer
@@ -76,7 +76,6 @@ class ResponseEvent(TypedDict):
     sequence_number: Annotated[int, Field(ge=0)]
 
 
-_MARK = "\0"  # a placeholder for a text
 _OPEN_RESPONSES_NAMES = {"reasoning_text": "reasoning"}  # of events
 
 
@@ -191,9 +190,9 @@ class ResponseStream:
             return event_of(written, written["type"])
         number = self._events
         if item.delta_json is None:
-            written = self._delta(item, _MARK, [])
-            head, _, rest = json_text(written).partition(f'"sequence_number":{number},')
-            middle, _, tail = rest.partition(json_text(_MARK))
+            written = self._delta(item, PLACEHOLDER, [])
+            before, tail = json_around(written)
+            head, _, middle = before.partition(f'"sequence_number":{number},')
             item.delta_json = written["type"], f'{head}"sequence_number":', f",{middle}", tail
         self._events = number + 1
         name, head, middle, tail = item.delta_json
