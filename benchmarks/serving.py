@@ -32,6 +32,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -53,6 +54,7 @@ ROUNDS = 9
 PATIENCE = 120  # seconds until a server must answer
 BATCH = 16  # responses in the background at a time
 QUESTION = "What is 27 + 45?"
+STARTS = ("ours, Responses", "ours, Chat Completions", "bare Starlette, the same events")
 COSTS = ("per token, µs", "per token without the model, µs")
 NUMBERS = (
     "first text, median, ms",
@@ -120,6 +122,24 @@ def measured(streams: int) -> Iterator[Row]:
                 row = {"model": model, "server": server.name, "streams": count, **middle}
                 print(row, file=sys.stderr, flush=True)
                 yield row
+
+
+def measured_starts(streams: int) -> Iterator[Row]:
+    """Measure what a stream of one word costs the processor, in our server and in the bare one."""
+    environment = {**os.environ, "HARMONY_SCRIPT_WORDS": "1"}
+    named = {server.name: server for _, server in servers(_free_port())}
+    ours, chat, bare = (named[name] for name in STARTS)
+    stored = ours._replace(name="ours, Responses, stored", body={"input": QUESTION})
+    for server in (ours, stored, chat, bare):
+        port = _port_of(server)
+        with running(server.name, server.command, port, environment) as pid:
+            load = partial(run_load, port, pid, server.body, server.api, streams)
+            asyncio.run(load())  # what is slow once only
+            rounds = [asyncio.run(load()) for _ in range(ROUNDS)]
+        cost = 1000 * sum(one.cpu for one in rounds) / (streams * ROUNDS)
+        row = {"server": server.name, "milliseconds": cost}
+        print(row, file=sys.stderr, flush=True)
+        yield row
 
 
 @contextlib.contextmanager
@@ -216,6 +236,15 @@ def page_table(data: Mapping[str, Any]) -> str:
             f"| {first:,.0f} ms | {last:,.0f} ms | {speed:,.0f} "
             f"| {wall:,.0f} µs | {cpu:,.0f} µs | {memory:,.0f} KiB |"
         )
+    if "starts" in data:
+        lines += [
+            "",
+            "A stream of one word, from the request to its end:",
+            "",
+            "| server | processor time |",
+            "| --- | --: |",
+            *(f"| {row['server']} | {row['milliseconds']:.1f} ms |" for row in data["starts"]),
+        ]
     if "beside" in data:
         rounds = data["beside"]["rounds"]
         lines += [
@@ -302,6 +331,8 @@ def main() -> None:
         data["rows"] = list(
             fair_rows(arguments.only, _free_port()) if fair else measured(arguments.streams)
         )
+        if not fair:
+            data["starts"] = list(measured_starts(arguments.streams))
     if not arguments.fair and not arguments.script:
         beside = measured_beside(arguments.rounds)
         data["beside"] = {"date": today, "rounds": arguments.rounds, "rows": beside}

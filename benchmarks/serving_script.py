@@ -9,13 +9,14 @@ of such a response, ready-made: what is left is Starlette, uvicorn and the socke
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import AsyncGenerator
 from typing import Any
 
 from gpt_oss_harmony import HarmonyEncodingName, load_harmony_encoding
 
-WORDS = 512
+WORDS = int(os.environ.get("HARMONY_SCRIPT_WORDS", "512"))
 TEXT = "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final<|message|>"
 RETURN = 200002
 
