@@ -311,8 +311,19 @@ async def run_server(
     After the signal, running requests have `Settings.shutdown_seconds` to end. The others are
     cancelled, and their clients get an error. A second SIGINT ends the server at once. Raises
     `HarmonyError` if the application cannot start, for example if the database cannot be used.
+
+    The process is for the server alone: what its start has made is not looked at by the garbage
+    collector, which would stop all threads for some 100 ms each time.
     """
-    await make_server(app, settings, on_start).serve(sockets=[listener])
+
+    def begun() -> None:
+        gc.freeze()
+        on_start()
+
+    try:
+        await make_server(app, settings, begun).serve(sockets=[listener])
+    finally:
+        gc.unfreeze()
 
 
 def make_server(
@@ -343,19 +354,13 @@ class _Server(uvicorn.Server):
         self._on_start = on_start
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve within the application's lifespan; raise the error of a failed start.
-
-        What the start has made stays: while serving, the garbage collector, which stops all
-        threads, does not look at it.
-        """
+        """Serve within the application's lifespan; raise the error of a failed start."""
         interval = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_INTERVAL)
         try:
             async with self._app.router.lifespan_context(self._app):
-                gc.freeze()
                 await super().serve(sockets)
         finally:
-            gc.unfreeze()
             sys.setswitchinterval(interval)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
