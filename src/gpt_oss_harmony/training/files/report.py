@@ -14,6 +14,7 @@ from typing import Any
 from ...conversation.messages import Message, Role
 from ..examples import TrainingExample
 from ..row_checks import FINDINGS
+from .duplicates import Duplicate
 from .sources import atomic_file
 
 __all__ = ["REASONS_FILE", "TokenReport", "counted", "general_reason", "write_plot"]
@@ -39,6 +40,7 @@ class TokenReport:
     - `tokens`, `trainable`: the tokens by channel for the assistant, else by role.
     - `lengths`: the examples by their length in tokens.
     - `too_long`: the messages that do not fit into the context.
+    - `duplicates`: the rejected rows that repeat an earlier one, by the kind.
     - `reasons`: the rejected rows, by the reason without its names and numbers.
     - `unused`: the rows that have a field which is not in their examples, by its name.
     - `findings`: the rows with each kind of `FINDINGS` for which they are not rejected.
@@ -52,6 +54,7 @@ class TokenReport:
     examples: int = 0
     sequences: int = 0
     too_long: int = 0
+    duplicates: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     forms: Counter[str] = field(default_factory=Counter)
     unused: Counter[str] = field(default_factory=Counter)
@@ -77,6 +80,13 @@ class TokenReport:
             self.tokens[name] += part.end - part.start
             if example.is_trainable(part):
                 self.trainable[name] += part.end - part.sampled
+
+    def add_duplicate(self, duplicate: Duplicate | None) -> str | None:
+        """Count a row that repeats another, if it does; return the reason to reject it."""
+        if duplicate is None:
+            return None
+        self.duplicates[duplicate.kind] += 1
+        return duplicate.reason
 
     def add_rejected(self, problem: str) -> None:
         """Count a rejected row."""
@@ -154,8 +164,11 @@ class TokenReport:
 
     @property
     def rejected_share(self) -> float:
-        """The share of the rows that are rejected, from 0 to 1."""
-        return self.rejected / self.rows if self.rows else 0.0
+        """The share of the rows that are rejected, from 0 to 1, without duplicates."""
+        return self._share(self.rejected - self.duplicates.total())
+
+    def _share(self, rows: int) -> float:
+        return rows / self.rows if self.rows else 0.0
 
     def length_buckets(self) -> list[tuple[int, int]]:
         """Count the examples by the upper bounds of their lengths, in order, without empty buckets.
@@ -191,7 +204,7 @@ class TokenReport:
     def text(self) -> str:
         """Write the report for people; without examples, it has no tables."""
         forms = ", ".join(f"{count:,} {form}" for form, count in sorted(self.forms.items()))
-        share = f" ({_percent(self.rejected_share)})" if self.rejected else ""
+        share = f" ({_percent(self._share(self.rejected))})" if self.rejected else ""
         lines: list[str] = [
             f"{counted(self.rows, 'row')} ({forms or 'none read'}), "
             f"{self.rejected:,} rejected{share}",
