@@ -186,7 +186,7 @@ class Columns:
             source = str(raw.get(settings.source_field, source))
         report.add_to_source(
             source,
-            sum(map(len, made.examples)),
+            list(map(len, made.examples)),
             sum(example.trainable_tokens for example in made.examples),
             len(made.too_long),
         )
