@@ -183,7 +183,7 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             "--max-row-bytes",
             type=_bytes,
             metavar="SIZE",
-            help="reject longer rows; a worker needs about 35 times as much memory (default: 16M)",
+            help="reject longer rows; a worker needs up to 55 times as much memory (default: 16M)",
         )
         parser.add_argument(
             "--max-unpacked-ratio",
