@@ -820,6 +820,22 @@ def test_counts_by_source(tmp_path: Path) -> None:
     assert not by_field.unused
 
 
+def test_datasets_loads_the_rows_of_this_folder_and_not_of_another(tmp_path: Path) -> None:
+    """Its cache is shared, and folders are often called `data`."""
+    datasets = pytest.importorskip("datasets")
+    cache = str(tmp_path / "cache")
+    for count in (1, 2, 3):
+        name = "again" if count == 3 else f"{count}"
+        (tmp_path / name).mkdir()
+        rows = [*ROWS[:count], "{"]  # with a rejected row there are more files
+        source = write_jsonl(tmp_path / name / "rows.jsonl", rows)
+        out = tmp_path / ("1" if count == 3 else name) / "data"
+        shutil.rmtree(out, ignore_errors=True)
+        prepare(source, out, PrepareSettings(megatron=True), workers=1)
+        loaded = datasets.load_dataset(str(out), split="train", cache_dir=cache)
+        assert list(loaded["input_ids"]) == table(out)["input_ids"].to_pylist()
+
+
 def test_lengths_by_source_are_drawn(tmp_path: Path) -> None:
     report = TokenReport(
         rows=40,

@@ -7,7 +7,7 @@
     OUT/reasons.jsonl                   each of these reasons, its count, and one row
     OUT/megatron                        the same examples for Megatron, if the settings say so
     OUT/report.json, report.svg         counts of tokens
-    OUT/README.md                       the same as text; from it `datasets` finds the data
+    OUT/README.md                       the same as text
     OUT/.harmony                        the state, so that a preparation can continue
 """
 
@@ -51,9 +51,9 @@ _REPORTS = ("rejected.jsonl", REASONS_FILE, "report.json", "report.svg", "README
 
 _CARD = """\
 ---
-configs:
-  - config_name: default
-    data_files: data/*.parquet
+tags:
+  - gpt-oss
+  - harmony
 ---
 
 # Training data in the harmony format
@@ -64,7 +64,11 @@ Made by `harmony prepare`, gpt-oss-harmony {version}.
 {report}
 ```
 {picture}"""
-"""The description of a data set, as hubs and `datasets` read it."""
+"""The description of a data set, as hubs and `datasets` read it.
+
+It names no files: `datasets` finds them by the word train. If a card names them, `datasets` 5.2
+keeps the rows under the folder's name alone, and returns them for every folder of that name.
+"""
 
 
 class Progress(NamedTuple):

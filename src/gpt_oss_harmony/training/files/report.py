@@ -363,8 +363,8 @@ def write_plot(report: TokenReport, path: Path, title: str) -> bool:
         bounds = [bound for bound, _ in buckets]
         lines: list[Any] = []
         for name in sources:
-            counts = _in_buckets(report.source_lengths[name], bounds)
-            shares = [count / sum(counts) for count in counts]
+            by_bucket = _in_buckets(report.source_lengths[name], bounds)
+            shares = [count / sum(by_bucket) for count in by_bucket]
             lines += axes.plot(shares, range(len(bounds)), marker="o", markersize=3)
         axes.set_yticks(range(len(bounds)), [f"≤ {bound:,}" for bound in bounds])
         axes.set_xlabel("share of the examples of a source")
