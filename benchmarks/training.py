@@ -33,10 +33,23 @@ TOOLS = 20
 """So many systems' instructions and tools there are in a data set; each conversation has one."""
 
 
+SEARCH = {
+    "name": "search",
+    "description": "Searches the documents.",
+    "parameters": {
+        "type": "object",
+        "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}},
+    },
+}
+"""The function that conversations call; `prepare` checks calls."""
+
+
 def rows(seed: int, count: int) -> list[dict[str, Any]]:
     """Make conversations of one to five turns, each with a call."""
     rng = random.Random(seed)
     known = [developer(random.Random(at), 2) for at in range(TOOLS)]
+    for content in known:
+        content["tools"]["functions"]["tools"].append(SEARCH)
     made = []
     for _ in range(count):
         row = conversation(rng, rng.randrange(1, 6))

@@ -197,3 +197,11 @@ def test_the_memory_of_rounds_of_streams_is_measured() -> None:
     ready, only_round = output.splitlines()
     assert ready.startswith("ready: ")
     assert only_round.startswith("round 1, responses: ")
+
+
+def test_rows_of_the_benchmark_of_training_give_examples() -> None:
+    from gpt_oss_harmony.training import row_examples
+
+    for row in module("training").rows(0, 3):
+        _, made = row_examples(row)
+        assert made.examples

@@ -283,7 +283,7 @@ def test_options_reach_the_examples(source: Path) -> None:
     options = ["--turns", "last", "--channels", "final", "--context-length", "300", "--pack"]
     more = ["--loss-weights", "--date", "2025-06-28", "--workers", "1"]
     more += ["--columns", "labels", "attention_mask", "--format", "megatron"]
-    more += ["--reject", "empty", "markup", "--max-row-bytes", "2M"]
+    more += ["--deduplicate", "exact", "--reject", "empty", "markup", "--max-row-bytes", "2M"]
     more += ["--max-unpacked-ratio", "30", "--max-unpacked-bytes", "5g"]
     assert main(["prepare", str(source), "--output", str(out), *options, *more]) == 0
     settings = json.loads((out / ".harmony" / "manifest.json").read_text())["settings"]
@@ -299,6 +299,8 @@ def test_options_reach_the_examples(source: Path) -> None:
         "form": None,
         "start_date": "2025-06-28",
         "reject": ["empty", "markup"],
+        "deduplicate": "exact",
+        "similarity": 0.8,
         "row_bytes": 2 * 1024**2,
         "unpacked_ratio": 30,
         "unpacked_bytes": 5 * 1024**3,

@@ -322,6 +322,47 @@ def write_chat(talk: Talk) -> dict[str, Any]:
     return {"messages": chat_messages(talk.items), **_beside(talk)}
 
 
+def write_thinking(talk: Talk) -> dict[str, Any]:
+    """Write what Multilingual-Thinking and the chat template have: `thinking` beside `content`."""
+    return {"messages": chat_messages(talk.items, reasoning="thinking"), **_beside(talk)}
+
+
+def write_parts(talk: Talk) -> dict[str, Any]:
+    """Write lists of parts, with the reasoning among them, and the texts cut into several."""
+    messages = chat_messages(talk.items)
+    for message in messages:
+        parts: list[dict[str, str]] = []
+        thought = message.pop("reasoning_content", None)
+        if thought:
+            parts.append({"type": "thinking", "thinking": thought})
+        text = message["content"] or ""
+        pieces = [text[:3], text[3:]] if message["role"] == "assistant" else [text]
+        parts += [{"type": "text", "text": piece} for piece in pieces if piece]
+        message["content"] = parts or None
+    return {"messages": messages, **_beside(talk)}
+
+
+def write_joint_results(talk: Talk) -> dict[str, Any]:
+    """Write the results of several calls into one message."""
+    messages: list[dict[str, Any]] = []
+    for message in chat_messages(talk.items):
+        if message["role"] != "tool":
+            messages.append(message)
+            continue
+        result = {"tool_call_id": message["tool_call_id"], "content": message["content"]}
+        if messages[-1]["role"] == "tool":
+            messages[-1]["content"].append(result)
+        else:
+            messages.append({"role": "tool", "content": [result]})
+    return {"messages": messages, **_beside(talk)}
+
+
+def write_template_arguments(talk: Talk) -> dict[str, Any]:
+    row = write_chat(talk)
+    row["chat_template_kwargs"] = {"reasoning_effort": row.pop("reasoning_effort")}
+    return row
+
+
 def write_function_call(talk: Talk) -> dict[str, Any]:
     """Write OpenAI's earlier form: `functions`, and one `function_call` in a message."""
     messages: list[dict[str, Any]] = []
@@ -392,6 +433,37 @@ def write_alpaca(talk: Talk) -> dict[str, Any]:
     if len(talk.items) == 3:
         row["system"] = system
     return {**row, "reasoning_effort": talk.effort}
+
+
+def write_alpaca_history(talk: Talk) -> dict[str, Any]:
+    """Write earlier turns as pairs; their answers are learned, too."""
+    said = [item.text for item in talk.items]
+    pairs = [list(pair) for pair in zip(said[::2], said[1::2], strict=True)]
+    *history, (instruction, output) = pairs
+    row = {"instruction": instruction, "output": output, "history": history}
+    return {**row, "reasoning_effort": talk.effort}
+
+
+def write_preference(talk: Talk) -> dict[str, Any]:
+    """Write TRL's lists for preferences; the chosen answer is the talk's last step."""
+    *prompt, last = talk.items
+    return {
+        "prompt": chat_messages(prompt),
+        "chosen": chat_messages([last]),
+        "rejected": [{"role": "assistant", "content": "No."}],
+        **_beside(talk),
+    }
+
+
+def write_openai_preference(talk: Talk) -> dict[str, Any]:
+    """Write OpenAI's rows for preferences."""
+    row = write_preference(talk)
+    return {
+        "input": {"messages": row["prompt"], "tools": row.get("tools", [])},
+        "preferred_output": row["chosen"],
+        "non_preferred_output": row["rejected"],
+        "reasoning_effort": talk.effort,
+    }
 
 
 def write_responses(talk: Talk) -> dict[str, Any]:
@@ -534,6 +606,10 @@ Writer = Callable[[Talk], dict[str, Any]]
 
 WRITERS: dict[str, tuple[Callable[[random.Random], Talk], Writer]] = {
     "chat": (lambda chance: random_talk(chance, weights=chance.random() < 0.3), write_chat),
+    "thinking": (random_talk, write_thinking),
+    "content parts": (random_talk, write_parts),
+    "joint results": (random_talk, write_joint_results),
+    "template arguments": (random_talk, write_template_arguments),
     "harmony": (
         lambda chance: random_talk(chance, instructions="first", weights=True),
         write_harmony,
@@ -547,5 +623,19 @@ WRITERS: dict[str, tuple[Callable[[random.Random], Talk], Writer]] = {
     ),
     "prompt and completion as text": (_one_turn, write_prompt_completion_text),
     "alpaca": (_alpaca_talk, write_alpaca),
+    "alpaca with history": (
+        lambda chance: random_talk(chance, calls=False, reasoning=False, instructions="none"),
+        write_alpaca_history,
+    ),
     "responses": (random_talk, write_responses),
 }
+
+PREFERENCES: dict[str, Writer] = {
+    "preferences": write_preference,
+    "preferences of OpenAI": write_openai_preference,
+}
+"""Rows with two answers; `preference_talk` makes their talks."""
+
+
+def preference_talk(chance: random.Random) -> Talk:
+    return _only_the_last_step(random_talk(chance))

@@ -809,10 +809,54 @@ def test_counts_by_source(tmp_path: Path) -> None:
     lines = (tmp_path / "one" / "README.md").read_text().splitlines()
     (head,) = (line for line in lines if line.startswith("source "))
     assert head.split() == ["source", "rows", "tokens", "trainable", "too", "long"]
+    assert by_file.source_lengths["a.jsonl"] + by_file.source_lengths["b.jsonl"] == by_file.lengths
+    assert TokenReport.from_json(by_file.as_json()) == by_file
+    picture = html.unescape((tmp_path / "one" / "report.svg").read_text())
+    assert "share of the examples of a source" in picture
+    assert all(f">{name}</text>" in picture for name in by_file.source_rows)
     settings = PrepareSettings(source_field="set")
     by_field = prepare(folder, tmp_path / "two", settings, workers=1).report
     assert by_field.source_rows == {"a.jsonl": 3, "web": 2}
     assert not by_field.unused
+
+
+def test_datasets_loads_the_rows_of_this_folder_and_not_of_another(tmp_path: Path) -> None:
+    """Its cache is shared, and folders are often called `data`."""
+    datasets = pytest.importorskip("datasets")
+    cache = str(tmp_path / "cache")
+    for count in (1, 2, 3):
+        name = "again" if count == 3 else f"{count}"
+        (tmp_path / name).mkdir()
+        rows = [*ROWS[:count], "{"]  # with a rejected row there are more files
+        source = write_jsonl(tmp_path / name / "rows.jsonl", rows)
+        out = tmp_path / ("1" if count == 3 else name) / "data"
+        shutil.rmtree(out, ignore_errors=True)
+        prepare(source, out, PrepareSettings(megatron=True), workers=1)
+        loaded = datasets.load_dataset(str(out), split="train", cache_dir=cache)
+        assert list(loaded["input_ids"]) == table(out)["input_ids"].to_pylist()
+
+
+def test_lengths_by_source_are_drawn(tmp_path: Path) -> None:
+    report = TokenReport(
+        rows=40,
+        examples=40,
+        tokens=Counter({"final": 9}),
+        lengths=Counter({3: 12, 60: 4, 100: 8, 1000: 16}),
+        source_rows=Counter({"_a$": 20, "日本": 20}),
+        source_tokens=Counter({"_a$": 9000, "日本": 8000}),
+        source_lengths={"_a$": Counter({3: 12, 100: 8}), "日本": Counter({60: 4, 1000: 16})},
+    )
+    lines = report.text().splitlines()
+    at = next(index for index, line in enumerate(lines) if line.startswith("lengths"))
+    assert lines[at : at + 3] == [
+        "lengths               median         longest  ≤ 4 … ≤ 1,024 tokens",
+        "_a$                        3             100  █ ▆ ",
+        "日本                   1,000           1,000   ▂ █",
+    ]
+    assert write_plot(report, tmp_path / "report.svg", "rows")
+    picture = html.unescape((tmp_path / "report.svg").read_text())
+    assert ">_a$</text>" in picture
+    assert ">日本</text>" in picture
 
 
 def test_chunks_are_larger_if_sequences_are_long() -> None:

@@ -8,7 +8,15 @@ import random
 import pytest
 
 from gpt_oss_harmony.training import row_examples
-from support.training_oracle import DATE, WRITERS, learned, taught
+from gpt_oss_harmony.training.trainers import preference_example
+from support.training_oracle import (
+    DATE,
+    PREFERENCES,
+    WRITERS,
+    learned,
+    preference_talk,
+    taught,
+)
 
 ROWS = int(os.environ.get("HARMONY_ORACLE_ROWS", "40"))
 """The rows of each form."""
@@ -23,3 +31,15 @@ def test_rows_teach_what_the_oracle_says(form: str) -> None:
         _, made = row_examples(row, start_date=DATE, reject=())
         examples = ((e.input_ids, e.labels, e.loss_weights()) for e in made.examples)
         assert taught(examples) == learned(talk), f"seed {seed}: {row}"
+
+
+@pytest.mark.parametrize("form", PREFERENCES)
+def test_preferences_teach_what_the_oracle_says(form: str) -> None:
+    for seed in range(ROWS):
+        talk = preference_talk(random.Random(seed))
+        row = PREFERENCES[form](talk)
+        made = preference_example(row, start_date=DATE, reject=())
+        ids = made["prompt_ids"] + made["chosen_ids"]
+        labels = [-100] * len(made["prompt_ids"]) + made["chosen_ids"]
+        example = (ids, labels, [1.0] * len(ids))
+        assert taught([example]) == learned(talk), f"seed {seed}: {row}"

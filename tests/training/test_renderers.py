@@ -97,6 +97,31 @@ def test_tokens_belong_to_the_messages_of_the_chat() -> None:
     assert [texts[index] for index in range(1, 5)] == ["hi", 'a call{"a": 1}', "{}", "hmho"]
 
 
+LATE = [
+    {"role": "user", "content": "hi"},
+    {"role": "assistant", "content": "ho"},
+    {"role": "system", "content": "In French."},
+    {"role": "user", "content": "hi"},
+    {"role": "assistant", "content": "salut"},
+]
+
+
+def sampled_texts(tokens: list[int], is_sampled: list[bool]) -> str:
+    return ENCODING.decode(
+        token for token, is_one in zip(tokens, is_sampled, strict=True) if is_one
+    )
+
+
+def test_answers_before_later_instructions_do_not_count_as_sampled() -> None:
+    made = chat_sequence(LATE, start_date=DATE)
+    example = row_examples({"messages": LATE}, start_date=DATE)[1].examples[-1]
+    assert made.token_ids == example.input_ids
+    assert made.is_sampled == [label != IGNORED for label in example.labels]
+    assert sampled_texts(made.token_ids, made.is_sampled).endswith("salut<|return|>")
+    assert "ho<|end|>" in ENCODING.decode(made.token_ids)
+    assert "ho" not in sampled_texts(made.token_ids, made.is_sampled)
+
+
 def test_a_sequence_needs_an_assistant_at_its_end() -> None:
     with pytest.raises(ConversationError, match="render a prompt instead"):
         chat_sequence(chat("u"))
@@ -189,6 +214,11 @@ def test_the_renderer_of_tinker() -> None:
         renderer.build_supervised_example(several, everything)
     with pytest.raises(ValueError, match="never sampled"):
         renderer.build_supervised_examples(said, base.TrainOnWhat.ALL_TOKENS)
+    late = renderer.build_supervised_examples(LATE, everything)
+    expected = row_examples({"messages": LATE}, start_date=DATE)[1].examples
+    assert [sequence.to_ints() for sequence, _ in late] == [one.input_ids for one in expected]
+    assert [mask.tolist() for _, mask in late] == [one.assistant_masks() for one in expected]
+    assert len(late) == 2
     _, ended = renderer.parse_response(prompt[-2:])
     assert ended is base.ParseTermination.MALFORMED
 

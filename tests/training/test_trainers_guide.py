@@ -1,4 +1,7 @@
-"""The guide's blocks for TRL run as they stand, one after the other, on the demo model."""
+"""The guide's blocks run as they stand: those for TRL on the demo model, others with their package.
+
+`make trainers` installs these packages, too. Without one, its test is skipped.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,12 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_harmony import Conversation
 from gpt_oss_harmony.apis import current_date
 from gpt_oss_harmony.engines.demo_model import demo_model_folder
-from gpt_oss_harmony.training.files import prepare
+from gpt_oss_harmony.training import IGNORED, TokenSequence, row_examples
+from gpt_oss_harmony.training.files import PrepareSettings, prepare
+from gpt_oss_harmony.training.trainers import rollout_columns
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -46,12 +52,15 @@ ANSWER = {"role": "assistant", "content": "It is sunny."}
 
 
 def blocks() -> dict[str, list[str]]:
-    """Return the code of the guide's section about TRL, by its heading."""
-    section = GUIDE.read_text("utf-8").partition("\n## TRL\n")[2].partition("\n## ")[0]
+    """Return the code of the guide by its heading; blocks of `python` are run by other tests."""
     found: dict[str, list[str]] = {}
-    for part in section.split("\n### ")[1:]:
-        code = re.findall(r"^```py(?:thon)?\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
-        found[part.partition("\n")[0]] = code
+    for section in GUIDE.read_text("utf-8").split("\n## ")[1:]:
+        is_trl = section.startswith("TRL\n")
+        for part in section.split("\n### ") if is_trl else [section]:
+            kind = "py(?:thon)?" if is_trl else "py"
+            code = re.findall(rf"^```{kind}\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
+            if code:
+                found[part.partition("\n")[0]] = code
     return found
 
 
@@ -108,6 +117,10 @@ def test_every_block_has_a_test() -> None:
         "LoRA": 1,
         "DPO": 2,
         "GRPO": 2,
+        "renderers, verifiers, prime-rl": 1,
+        "tinker-cookbook": 1,
+        "Megatron and NeMo": 1,
+        "Axolotl, LLaMA-Factory, Unsloth, veRL": 1,
     }
 
 
@@ -148,3 +161,99 @@ def test_grpo(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         [QUESTION], tools=with_tools.tools, add_generation_prompt=True, tokenize=False, **arguments
     )
     assert f"Current date: {current_date()}\n" in prompt
+
+
+# Other packages
+
+TOOLS = [{"name": "f", "description": "A function.", "parameters": {"type": "object"}}]
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CALLING = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+RESULT = {"role": "tool", "tool_call_id": "1", "name": "f", "content": "20"}
+
+
+def run_alone(heading: str, **scope: Any) -> dict[str, Any]:
+    (code,) = blocks()[heading]
+    exec(compile(code, f"{GUIDE}#{heading}", "exec"), scope)
+    return scope
+
+
+def test_renderers() -> None:
+    pytest.importorskip("renderers", reason="renderers is not installed")
+    nested = [{"type": "function", "function": tool} for tool in TOOLS]
+    row = {"messages": [QUESTION, CALLING], "tools": nested, "reasoning_effort": "low"}
+    (example,) = row_examples(row, start_date=current_date())[1].examples
+    start = next(at for at, label in enumerate(example.labels) if label != IGNORED)
+    completion = example.input_ids[start:]
+    made = run_alone(
+        "renderers, verifiers, prime-rl",
+        messages=[QUESTION],
+        tools=TOOLS,
+        completion=completion,
+        results=[RESULT],
+    )
+    assert made["prompt"] == example.input_ids[:start]
+    assert [(call.name, call.arguments) for call in made["parsed"].tool_calls] == [("f", {})]
+    asked = {**row, "messages": [QUESTION, CALLING, RESULT, ANSWER]}
+    (whole,) = row_examples(asked, start_date=current_date())[1].examples
+    following = made["following"].token_ids
+    assert following == whole.input_ids[: len(following)]
+
+
+def test_tinker(loaded: Any) -> None:
+    base = pytest.importorskip("tinker_cookbook.renderers.base", reason="it is not installed")
+    read = HarmonyRows([QUESTION, ANSWER])
+    made = run_alone(
+        "tinker-cookbook",
+        tools=TOOLS,
+        question=QUESTION,
+        completion=read.completion,
+        chat=[QUESTION, ANSWER],
+        TrainOnWhat=base.TrainOnWhat,
+    )
+    assert made["message"]["content"] == ANSWER["content"]
+    assert made["ended"] is base.ParseTermination.STOP_SEQUENCE
+    ((sequence, weights),) = made["examples"]
+    assert sequence.to_ints() == read.example.input_ids
+    assert weights.tolist() == read.example.assistant_masks()
+
+
+def test_megatron(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("megatron.core", reason="megatron-core is not installed")
+    source = tmp_path / "chats.jsonl"
+    source.write_text(json.dumps({"messages": [QUESTION, ANSWER]}) + "\n")
+    prepare(source, tmp_path / "data", PrepareSettings(megatron=True), workers=1)
+    monkeypatch.chdir(tmp_path)
+    made = run_alone("Megatron and NeMo")
+    (row,) = datasets.load_dataset("data", split="train", cache_dir=str(tmp_path / "cache"))
+    assert [one.tolist() for one in made["tokens"]] == [row["input_ids"]]
+    assert [one.tolist() for one in made["labels"]] == [row["labels"]]
+
+
+def test_verl() -> None:
+    loop = pytest.importorskip(
+        "verl.experimental.agent_loop.agent_loop", reason="verl is not installed"
+    )
+    read = HarmonyRows([QUESTION, ANSWER])
+    prompt = TokenSequence.of_prompt(read.conversation)
+    sequence = prompt.add_sampled(read.completion, [-0.5] * len(read.completion))
+    made = run_alone(
+        "Axolotl, LLaMA-Factory, Unsloth, veRL",
+        sequence=sequence,
+        rollout_columns=rollout_columns,
+        AgentLoopOutput=loop.AgentLoopOutput,
+        AgentLoopMetrics=loop.AgentLoopMetrics,
+    )
+    assert made["output"].response_ids == read.completion
+    assert made["output"].response_mask == [1] * len(read.completion)
+
+
+class HarmonyRows:
+    """A chat at low effort as a row: its example, its question, and what the model samples."""
+
+    def __init__(self, chat: list[dict[str, str]]) -> None:
+        row = {"messages": chat, "reasoning_effort": "low"}
+        read, made = row_examples(row, start_date=current_date())
+        (self.example,) = made.examples
+        self.conversation = Conversation.from_messages(read.conversation.messages[:-1])
+        start = next(at for at, label in enumerate(self.example.labels) if label != IGNORED)
+        self.completion = self.example.input_ids[start:]

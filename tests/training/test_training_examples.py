@@ -23,6 +23,7 @@ from gpt_oss_harmony.training import (
     TrainingOptions,
     find_prompt_difference,
     read_examples,
+    sequence_plan,
     training_examples,
     untrainable_reason,
 )
@@ -301,3 +302,22 @@ def test_there_is_a_reason_just_where_there_is_no_example(
     options = TrainingOptions(turns=turns, channels=channels)
     reason = untrainable_reason(chat.messages, options, weights)
     assert (reason is None) == bool(training_examples(chat, options, weights=weights))
+
+
+def test_the_history_is_read_again_only_if_reasoning_may_be_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the time for a row of many turns would grow with their square."""
+    calls: list[int] = []
+    kept = sequence_plan.kept_in_prompt
+
+    def counted(*arguments: Any) -> list[int]:
+        calls.append(1)
+        return kept(*arguments)
+
+    monkeypatch.setattr(sequence_plan, "kept_in_prompt", counted)
+    for letters, count in [("su" + "fu" * 50 + "f", 0), ("suaf" + "uf" * 50, 1), ("suafuaf", 1)]:
+        calls.clear()
+        plan = sequence_plan.plan_sequences(conversation(letters).messages, TrainingOptions())
+        assert len(plan) == count + 1
+        assert len(calls) == count

@@ -38,6 +38,7 @@ _MANY_REJECTED = 0.1
 _CHANNELS = ("analysis", "commentary", "final")
 _FORMS = ("harmony", "chat", "sharegpt", "responses", "completion", "alpaca")
 _FINDINGS = ("markup", "calls", "channels", "empty", "opening")
+_DUPLICATES = ("exact", "near")
 _COLUMNS = ("labels", "assistant_masks", "attention_mask")
 
 
@@ -89,6 +90,20 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             "(arguments that are not valid), channels (unknown ones), empty (answers without "
             "text), opening (a conversation that begins with the assistant), or reject nothing; "
             "the report counts the others (default: markup calls channels)",
+        )
+        parser.add_argument(
+            "--deduplicate",
+            choices=_DUPLICATES,
+            metavar="KIND",
+            help="reject rows that repeat an earlier row: exact (the same examples), or near (also "
+            "nearly the same text); rejected.jsonl names the earlier row (default: keep them)",
+        )
+        parser.add_argument(
+            "--similarity",
+            type=_similarity,
+            metavar="SHARE",
+            help="the share of the runs of five tokens that near duplicates have in common, such "
+            "as 90%% (default: 80%%)",
         )
         parser.add_argument(
             "--date",
@@ -168,7 +183,7 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             "--max-row-bytes",
             type=_bytes,
             metavar="SIZE",
-            help="reject longer rows; a worker needs about 35 times as much memory (default: 16M)",
+            help="reject longer rows; a worker needs up to 55 times as much memory (default: 16M)",
         )
         parser.add_argument(
             "--max-unpacked-ratio",
@@ -214,7 +229,11 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             from ..training.files.processes import WorkerError
         except ModuleNotFoundError as error:
             raise InputError(missing_package("prepare needs", error, "train")) from error
-        source, out, settings = arguments.file, source_path(arguments.output), _settings(arguments)
+        source, out = arguments.file, source_path(arguments.output)
+        try:
+            settings = _settings(arguments)
+        except ModuleNotFoundError as error:
+            raise InputError(str(error)) from error
         try:
             with (
                 _ProgressLine(arguments.quiet) as progress,
@@ -249,6 +268,8 @@ def _check(arguments: argparse.Namespace) -> None:
         )
     if arguments.pack and arguments.context_length is None:
         raise UsageError("--pack needs --context-length, the length of the sequences")
+    if arguments.similarity is not None and arguments.deduplicate != "near":
+        raise UsageError("--similarity needs --deduplicate near")
     if arguments.target == "megatron" and "labels" not in (arguments.columns or ["labels"]):
         raise UsageError("--format megatron needs the column labels; add it to --columns")
     for name in arguments.channels or ():
@@ -270,7 +291,8 @@ def _settings(arguments: argparse.Namespace) -> PrepareSettings:
         header_style=arguments.header_style,
         schema_dialect=arguments.schema_dialect,
     )
-    limits = {
+    chosen = {
+        "similarity": arguments.similarity,
         "row_bytes": arguments.max_row_bytes,
         "unpacked_ratio": arguments.max_unpacked_ratio,
         "unpacked_bytes": arguments.max_unpacked_bytes,
@@ -280,7 +302,8 @@ def _settings(arguments: argparse.Namespace) -> PrepareSettings:
         training,
         reject=REJECTED_FINDINGS if rejected is None else frozenset(rejected) - {"nothing"},
         source_field=arguments.source_field,
-        **{name: limit for name, limit in limits.items() if limit is not None},
+        deduplicate=arguments.deduplicate,
+        **{name: value for name, value in chosen.items() if value is not None},
         form=arguments.form,
         start_date=arguments.date,
         pack=arguments.pack,
@@ -308,7 +331,9 @@ def _report(made: Preparation, arguments: argparse.Namespace) -> None:
         more = f", {place} has the rejected rows" if made.rejected else ""
         output.line(f"{made.out}/data has the examples{more}")
     allowed = arguments.max_rejected
-    rejected = f"{report.rejected:,} of {report.rows:,} rows are rejected"
+    count = report.rejected - report.duplicates.total()
+    rejected = f"{count:,} of {report.rows:,} rows are rejected"
+    rejected += ", without the duplicates" if report.duplicates else ""
     if allowed is not None and report.rejected_share > allowed:
         problem = f"{rejected}, more than --max-rejected {100 * allowed:g}%"
         raise InputError(f"{arguments.file}: {problem}; {place} has the reasons")
@@ -442,6 +467,14 @@ def _share(text: str) -> float:
         share = -1.0
     if rest or not 0 <= share <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a share; write a percentage such as 1%")
+    return share
+
+
+def _similarity(text: str) -> float:
+    """Read a similarity, such as ``80%``."""
+    share = _share(text)
+    if share < 0.1:
+        raise argparse.ArgumentTypeError(f"{text!r} is too low; write 10% or more")
     return share
 
 

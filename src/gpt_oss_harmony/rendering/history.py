@@ -21,7 +21,12 @@ from collections.abc import Sequence
 from ..conversation.built_in_tools import is_built_in
 from ..conversation.messages import Message, Role
 
-__all__ = ["analysis_before_first_final", "past_reasoning", "without_past_reasoning"]
+__all__ = [
+    "analysis_before_first_final",
+    "is_reasoning",
+    "past_reasoning",
+    "without_past_reasoning",
+]
 
 
 def analysis_before_first_final(messages: Sequence[Message]) -> frozenset[int]:
@@ -47,7 +52,7 @@ def past_reasoning(messages: Sequence[Message]) -> frozenset[int]:
     for index, message in enumerate(messages):
         if message.author.role is Role.ASSISTANT and message.channel == "final":
             last_answer = index
-    return frozenset(index for index in range(last_answer) if _is_reasoning(messages[index]))
+    return frozenset(index for index in range(last_answer) if is_reasoning(messages[index]))
 
 
 def without_past_reasoning(messages: Sequence[Message]) -> list[Message]:
@@ -62,7 +67,8 @@ def without_past_reasoning(messages: Sequence[Message]) -> list[Message]:
     return [message for index, message in enumerate(messages) if index not in dropped]
 
 
-def _is_reasoning(message: Message) -> bool:
+def is_reasoning(message: Message) -> bool:
+    """Return whether a message is reasoning, or a built-in tool's call or result in it."""
     if message.channel != "analysis":
         return False
     tool = message.author.name if message.author.role is Role.TOOL else message.recipient

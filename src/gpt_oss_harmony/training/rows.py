@@ -55,6 +55,8 @@ __all__ = [
     "ReadRow",
     "RejectedRow",
     "RowDates",
+    "examples_of",
+    "later_instructions",
     "parse_line",
     "read_row",
     "row_examples",
@@ -129,7 +131,7 @@ def row_examples(
     options = options or TrainingOptions()
     try:
         row = read_row(raw, form=form, start_date=start_date)
-        made, trained = _examples_of(row, options, encoding)
+        made, trained = examples_of(row, options, encoding)
     except RecursionError:
         raise RejectedRow("nested too deeply to be read") from None
     if made.too_long and not made.examples:
@@ -160,8 +162,8 @@ def row_examples(
     return row, RowExamples(made.examples, made.too_long, findings)
 
 
-def _examples_of(
-    row: ReadRow, options: TrainingOptions, encoding: HarmonyEncoding | None
+def examples_of(
+    row: ReadRow, options: TrainingOptions, encoding: HarmonyEncoding | None = None
 ) -> tuple[ReadExamples, list[int]]:
     """Make the examples of all conversations of a row, and list the messages that they train on.
 
@@ -254,7 +256,7 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
             unlearned[index] = reason
     earlier: list[EarlierConversation] = []
     done = 0  # the messages of the request that were trained on before
-    for end in _later_instructions(request["messages"]):
+    for end in later_instructions(request["messages"]):
         before = _conversation_of(request, end, start_date, settings)
         offset = len(result.opening) - len(before.opening)
         own = {
@@ -289,7 +291,7 @@ class _ReadRequest(NamedTuple):
         }
 
 
-def _later_instructions(messages: Sequence[Mapping[str, Any]]) -> Iterator[int]:
+def later_instructions(messages: Sequence[Mapping[str, Any]]) -> Iterator[int]:
     """Yield the indices of instructions that follow an answer, if answers lie between them."""
     has_spoken = False
     for index, message in enumerate(messages):

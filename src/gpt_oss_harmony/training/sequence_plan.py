@@ -19,7 +19,7 @@ from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 from ..conversation.messages import Message, Role, declares_functions, is_answer
-from ..rendering.history import past_reasoning
+from ..rendering.history import is_reasoning, past_reasoning
 from .options import TrainingOptions
 
 __all__ = [
@@ -54,17 +54,20 @@ def plan_sequences(
     entries: Plan = []
     has_spoken = is_declared = False  # the assistant; whether functions are declared
     is_changed = is_answered = False  # since the assistant last spoke
+    may_drop = False  # whether there is reasoning; else a row of many turns would take long
     for index, message in enumerate(messages):
         if message.author.role is Role.ASSISTANT:
-            if is_changed or is_answered:
+            if is_changed or (is_answered and may_drop):
                 kept = kept_in_prompt(messages, (entry.message for entry in entries), options)
                 if is_changed or len(kept) < len(entries):
                     plans.append(entries)
                     entries = [Entry(earlier, False) for earlier in kept]
+                may_drop = any(is_reasoning(messages[earlier]) for earlier in kept)
             has_spoken, is_changed, is_answered = True, False, is_answer(message)
         elif not is_declared and declares_functions(message):
             # The system message mentions functions: the next prompt begins with another one.
             is_declared, is_changed = True, has_spoken
+        may_drop = may_drop or is_reasoning(message)
         entries.append(Entry(index, index in trainable))
     plans.append(entries)
     return [cut for plan in plans if (cut := _up_to_last_trainable(plan))]

@@ -4,6 +4,7 @@
 
     sources              files and folders as chunks of rows
     report               counts of tokens, as text and as a picture
+    duplicates           rows that repeat earlier ones, in any number of rows
     shards               a chunk to a shard: columns in Parquet, rejected rows, counts
     processes            shards made in processes of this machine
     preparation          all shards, resumed where they were interrupted; the files beside the data

@@ -7,7 +7,7 @@
     OUT/reasons.jsonl                   each of these reasons, its count, and one row
     OUT/megatron                        the same examples for Megatron, if the settings say so
     OUT/report.json, report.svg         counts of tokens
-    OUT/README.md                       the same as text; from it `datasets` finds the data
+    OUT/README.md                       the same as text
     OUT/.harmony                        the state, so that a preparation can continue
 """
 
@@ -18,7 +18,7 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -26,6 +26,7 @@ from typing import Any, Literal, NamedTuple
 from ... import __version__
 from ...apis.current_date import TODAY
 from .addresses import OutputError, OutputFolderError, RemotePath, source_path
+from .duplicates import ShardRows, check_near, find_duplicates
 from .megatron import write_megatron
 from .processes import Runner, ShardJob, local_runner
 from .report import REASONS_FILE, TokenReport, general_reason, write_plot
@@ -43,14 +44,16 @@ from .sources import (
 __all__ = ["Preparation", "Progress", "Rejection", "finished_shards", "prepare"]
 
 _MANIFEST = "manifest.json"
+_DUPLICATES = "duplicates.json"
+_KEYS = ".keys.npz"
 _STATE = ".harmony"
 _REPORTS = ("rejected.jsonl", REASONS_FILE, "report.json", "report.svg", "README.md")
 
 _CARD = """\
 ---
-configs:
-  - config_name: default
-    data_files: data/*.parquet
+tags:
+  - gpt-oss
+  - harmony
 ---
 
 # Training data in the harmony format
@@ -61,16 +64,21 @@ Made by `harmony prepare`, gpt-oss-harmony {version}.
 {report}
 ```
 {picture}"""
-"""The description of a data set, as hubs and `datasets` read it."""
+"""The description of a data set, as hubs and `datasets` read it.
+
+It names no files: `datasets` finds them by the word train. If a card names them, `datasets` 5.2
+keeps the rows under the folder's name alone, and returns them for every folder of that name.
+"""
 
 
 class Progress(NamedTuple):
     """The progress of a preparation: the unpacked or read bytes of the input, and the total.
 
-    While rows are read, `shards_done` and `shards` count the finished shards and all shards.
+    While rows are read, `shards_done` and `shards` count the finished shards and all shards. The
+    shards with duplicates are made again after that, in the step ``"deduplicate"``.
     """
 
-    step: Literal["unpack", "read"]
+    step: Literal["unpack", "read", "deduplicate"]
     done: int
     total: int
     shards_done: int = 0
@@ -156,7 +164,7 @@ def _prepare(
 ) -> Preparation:
     """Prepare in the folder `out`, which is `target` itself, or passes on what `target` needs."""
     _download_state(target, out)
-    earlier = _read_manifest(out)
+    earlier = _read_json(_state(out) / _MANIFEST)
     begun = TODAY if earlier is None else earlier["settings"]["start_date"]
     settings = settings.dated(begun)
     if chunk_bytes is None:
@@ -169,6 +177,8 @@ def _prepare(
         "files": {path: [stat.st_size, stat.st_mtime_ns] for path, stat in stats.items()},
         "chunk_bytes": chunk_bytes,
     }
+    if settings.deduplicate == "near":
+        manifest["rensa"] = check_near()  # other versions may hash in another way
     _begin(out, target, manifest, earlier)
     _remove_unfinished(out)
     try:
@@ -215,43 +225,138 @@ def _make(
         ratio=settings.unpacked_ratio,
         total=settings.unpacked_bytes,
     )
-    chunks = find_chunks(files, chunk_bytes, unpacked)
-    jobs = [ShardJob(number, chunk, settings, target) for number, chunk in enumerate(chunks)]
-    stored = (read_shard(job.number, state) for job in jobs)
-    shards = {shard.number: shard for shard in stored if shard is not None}
-    missing = [job for job in jobs if job.number not in shards]
-    needed = {job.chunk.path for job in missing if job.chunk.copy}
-    for file in files:
-        if str(file.path) in needed:
-            unpacked.unpack(file.number, file.path)
-    total = sum(chunk.size for chunk in chunks)
-    finished = sum(chunks[number].size for number in shards)
-    under_way: dict[int, int] = {}
+    work = _Work(find_chunks(files, chunk_bytes, unpacked), out, target, settings, runner, watch)
 
-    def show() -> None:
-        if watch is not None and missing:
-            read = finished + sum(under_way.values())
-            watch(Progress("read", read, total, len(shards), len(jobs)))
+    def unpack(paths: Collection[str]) -> None:
+        for file in files:
+            if str(file.path) in paths:
+                unpacked.unpack(file.number, file.path)
 
-    def on_read(job: ShardJob, size: int) -> None:
-        under_way[job.number] = size
-        show()
-
-    show()
-    with contextlib.closing(runner(missing, on_read if watch else None)) as made:
-        for shard in made:
-            shards[shard.number] = shard
-            under_way.pop(shard.number, None)
-            finished += chunks[shard.number].size
-            show()
-    _download_state(target, out)
+    shards = work.make_all(unpack)
     names = sorted({file.path.name for file in files})
     title = names[0] if len(names) == 1 else f"{len(names):,} files"
-    preparation = _finish(out, title, chunks, [shards[job.number] for job in jobs])
+    preparation = _finish(out, title, work.chunks, shards)
     if settings.megatron:
         write_megatron(_data(out), out / "megatron")
     unpacked.remove()
     return preparation
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The shards of a preparation, which has the chunks of the source."""
+
+    chunks: Sequence[Chunk]
+    out: Path
+    target: Path | RemotePath
+    settings: PrepareSettings
+    runner: Runner
+    watch: Callable[[Progress], None] | None
+
+    @property
+    def state(self) -> Path:
+        return _state(self.out)
+
+    def make_all(self, unpack: Callable[[Collection[str]], None]) -> list[Shard]:
+        """Make the missing shards; then, if duplicates are rejected, make shards without them.
+
+        `unpack` is called with the paths of files that are needed.
+        """
+        if self.settings.deduplicate is None:
+            return self._make("read", self._jobs({}), unpack)
+        known = _read_json(self.state / _DUPLICATES)
+        if known is None:
+            shards = self._make("read", self._jobs(None), unpack)
+            known = self._find_duplicates(shards)
+        shards = self._make("deduplicate", self._jobs(known), unpack)
+        _remove_keys(self.state, self.target)
+        return shards
+
+    def _jobs(self, duplicates: Mapping[str, str] | None) -> list[ShardJob]:
+        """Return a job for each chunk; without known duplicates, it also writes keys."""
+        known = duplicates or {}
+        return [
+            ShardJob(
+                number,
+                chunk,
+                self.settings,
+                self.target,
+                known.get(f"{number}"),
+                duplicates is None,
+            )
+            for number, chunk in enumerate(self.chunks)
+        ]
+
+    def _make(
+        self,
+        step: Literal["read", "deduplicate"],
+        jobs: Sequence[ShardJob],
+        unpack: Callable[[Collection[str]], None],
+    ) -> list[Shard]:
+        """Make the shards that are not done, or were made with other duplicates."""
+        shards: dict[int, Shard] = {}
+        for job in jobs:
+            done = read_shard(job.number, self.state)
+            if done is not None and (job.with_keys or done.duplicates == job.duplicates):
+                shards[job.number] = done
+        missing = [job for job in jobs if job.number not in shards]
+        unpack({job.chunk.path for job in missing if job.chunk.copy})
+        total = sum(job.chunk.size for job in jobs)
+        finished = sum(jobs[number].chunk.size for number in shards)
+        under_way: dict[int, int] = {}
+
+        def show() -> None:
+            if self.watch is not None and missing:
+                read = finished + sum(under_way.values())
+                self.watch(Progress(step, read, total, len(shards), len(jobs)))
+
+        def on_read(job: ShardJob, size: int) -> None:
+            under_way[job.number] = size
+            show()
+
+        show()
+        with contextlib.closing(self.runner(missing, on_read if self.watch else None)) as made:
+            for shard in made:
+                shards[shard.number] = shard
+                under_way.pop(shard.number, None)
+                finished += jobs[shard.number].chunk.size
+                show()
+        if isinstance(self.target, RemotePath):
+            for job in missing:  # there may be an earlier one, from before duplicates were known
+                (self.state / f"{job.number:05}.rejected.jsonl").unlink(missing_ok=True)
+            _download_state(self.target, self.out)
+        return [shards[job.number] for job in jobs]
+
+    def _find_duplicates(self, shards: Sequence[Shard]) -> dict[str, str]:
+        """Find the duplicates of all shards; return digests of their files by the shard's number.
+
+        From then on, the keys are not needed any more.
+        """
+        rows = []
+        lines: Counter[str] = Counter()
+        for chunk, shard in zip(self.chunks, shards, strict=True):
+            keys = self.state / f"{shard.number:05}{_KEYS}"
+            rows.append(ShardRows(shard.number, keys, chunk.path, lines[chunk.path]))
+            lines[chunk.path] += shard.lines
+        similarity = self.settings.similarity if self.settings.deduplicate == "near" else None
+        found = find_duplicates(rows, self.state, similarity)
+        digests = {f"{number}": digest for number, digest in found.items()}
+        with atomic_file(self.state / _DUPLICATES) as path:
+            path.write_text(json.dumps(digests))
+        if isinstance(self.target, RemotePath):
+            names = [f"{number:05}.duplicates.jsonl" for number in found]
+            for name in [*names, _DUPLICATES]:
+                (self.target / _STATE / name).upload(self.state / name)
+        return digests
+
+
+def _remove_keys(state: Path, target: Path | RemotePath) -> None:
+    for path in state.glob(f"*{_KEYS}"):
+        path.unlink()
+    if isinstance(target, RemotePath):
+        for name in (target / _STATE).names():
+            if name.endswith(_KEYS):
+                (target / _STATE / name).remove()
 
 
 def finished_shards(out: Path | RemotePath) -> int:
@@ -275,12 +380,13 @@ def _state(out: Path) -> Path:
     return out / _STATE
 
 
-def _read_manifest(out: Path) -> dict[str, Any] | None:
+def _read_json(path: Path) -> dict[str, Any] | None:
+    """Read an object; None if the file is missing."""
     try:
-        manifest: dict[str, Any] = json.loads((_state(out) / _MANIFEST).read_text("utf-8"))
+        value: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return manifest
+    return value
 
 
 def _begin(
@@ -353,6 +459,7 @@ def _finish(out: Path, title: str, chunks: Sequence[Chunk], shards: Sequence[Sha
 def _remove_unfinished(out: Path) -> None:
     """Remove the files that were being written when a process was killed."""
     state = _state(out)
+    shutil.rmtree(state / "index", ignore_errors=True)  # of duplicates
     for folder in (out, _data(out), state, state / "unpacked", out / "megatron"):
         for path in folder.glob(f"*{TEMPORARY}"):
             path.unlink(missing_ok=True)

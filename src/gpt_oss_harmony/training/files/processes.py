@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from .addresses import RemotePath
+from .duplicates import ShardDuplicates
 from .shards import PrepareSettings, Shard, prepare_shard
 from .sources import Chunk
 
@@ -35,12 +36,18 @@ SMALL_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class ShardJob:
-    """A shard to be made; a worker needs nothing else."""
+    """A shard to be made; a worker needs nothing else.
+
+    - `duplicates`: the digest of the file with the duplicates of the shard, if it has some.
+    - `with_keys`: whether to write the keys by which duplicates are found.
+    """
 
     number: int
     chunk: Chunk
     settings: PrepareSettings
     out: Path | RemotePath
+    duplicates: str | None = None
+    with_keys: bool = False
 
     def run(self, on_read: Callable[[int], None] | None = None) -> Shard:
         """Make the shard; `on_read` is called with the bytes of the chunk that have been read."""
@@ -51,6 +58,9 @@ class ShardJob:
             for part in ("data", ".harmony"):
                 (folder / part).mkdir()
             shard = self._make(folder, on_read)
+            data = f"train-{self.number:05}.parquet"
+            if self.duplicates is not None and not (folder / "data" / data).exists():
+                (self.out / "data" / data).remove()
             # The last file marks the shard as done, as on a disk.
             for file in [*folder.glob("data/*"), *sorted(folder.glob(".harmony/*"), reverse=True)]:
                 (self.out / file.parent.name / file.name).upload(file)
@@ -58,7 +68,21 @@ class ShardJob:
 
     def _make(self, out: Path, on_read: Callable[[int], None] | None) -> Shard:
         data, state = out / "data", out / ".harmony"
-        return prepare_shard(self.number, self.chunk, self.settings, data, state, on_read)
+        duplicates = None
+        if self.duplicates is not None:
+            name = f"{self.number:05}.duplicates.jsonl"
+            with (self.out / ".harmony" / name).open("rb") as file:
+                duplicates = ShardDuplicates.read(self.duplicates, file)
+        return prepare_shard(
+            self.number,
+            self.chunk,
+            self.settings,
+            data,
+            state,
+            on_read,
+            duplicates=duplicates,
+            with_keys=self.with_keys,
+        )
 
 
 OnRead: TypeAlias = Callable[[ShardJob, int], None]

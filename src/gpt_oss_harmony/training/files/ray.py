@@ -61,7 +61,10 @@ def ray_examples(
     ``row``, and the others are null. Examples have null in `rejected`. `settings.pack` packs within
     a batch of `batch_size` rows (None: a block). Null fields are read as missing, as in Parquet.
     """
-    make = functools.partial(_batch_examples, settings=(settings or PrepareSettings()).dated())
+    settings = settings or PrepareSettings()
+    if settings.deduplicate is not None:
+        raise ValueError("a batch has only some of the rows; find duplicates with prepare()")
+    make = functools.partial(_batch_examples, settings=settings.dated())
     return rows.map_batches(make, batch_size=batch_size, batch_format="pyarrow")
 
 

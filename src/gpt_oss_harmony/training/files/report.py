@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 import unicodedata
 import warnings
@@ -14,6 +15,7 @@ from typing import Any
 from ...conversation.messages import Message, Role
 from ..examples import TrainingExample
 from ..row_checks import FINDINGS
+from .duplicates import Duplicate
 from .sources import atomic_file
 
 __all__ = ["REASONS_FILE", "TokenReport", "counted", "general_reason", "write_plot"]
@@ -23,6 +25,8 @@ REASONS_FILE = "reasons.jsonl"
 
 _BAR = 40  # characters of the longest bar in text
 _BARS = 20  # of channels in the picture
+_EIGHTHS = " ▁▂▃▄▅▆▇█"  # a bar of one character
+_LINES = 8  # of sources in the picture
 _LABEL = 28  # characters of the longest label
 _FIELD = 80  # of the name of a field
 _SOURCES = 20  # that are shown
@@ -39,11 +43,13 @@ class TokenReport:
     - `tokens`, `trainable`: the tokens by channel for the assistant, else by role.
     - `lengths`: the examples by their length in tokens.
     - `too_long`: the messages that do not fit into the context.
+    - `duplicates`: the rejected rows that repeat an earlier one, by the kind.
     - `reasons`: the rejected rows, by the reason without its names and numbers.
     - `unused`: the rows that have a field which is not in their examples, by its name.
     - `findings`: the rows with each kind of `FINDINGS` for which they are not rejected.
     - `source_rows`, `source_tokens`, `source_trainable`, `source_too_long`: the rows, the tokens
       and the messages that do not fit, by source, which is the file or a field of the row.
+    - `source_lengths`: the examples of each source by their length in tokens.
     - `sequences`: the rows of the files, which are examples or packed sequences.
     """
 
@@ -52,6 +58,7 @@ class TokenReport:
     examples: int = 0
     sequences: int = 0
     too_long: int = 0
+    duplicates: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     forms: Counter[str] = field(default_factory=Counter)
     unused: Counter[str] = field(default_factory=Counter)
@@ -63,6 +70,7 @@ class TokenReport:
     source_tokens: Counter[str] = field(default_factory=Counter)
     source_trainable: Counter[str] = field(default_factory=Counter)
     source_too_long: Counter[str] = field(default_factory=Counter)
+    source_lengths: dict[str, Counter[int]] = field(default_factory=dict)
 
     def add_example(self, example: TrainingExample, messages: Sequence[Message]) -> None:
         """Count an example."""
@@ -78,6 +86,13 @@ class TokenReport:
             if example.is_trainable(part):
                 self.trainable[name] += part.end - part.sampled
 
+    def add_duplicate(self, duplicate: Duplicate | None) -> str | None:
+        """Count a row that repeats another, if it does; return the reason to reject it."""
+        if duplicate is None:
+            return None
+        self.duplicates[duplicate.kind] += 1
+        return duplicate.reason
+
     def add_rejected(self, problem: str) -> None:
         """Count a rejected row."""
         self.rejected += 1
@@ -88,6 +103,9 @@ class TokenReport:
         for name, value in vars(other).items():
             if isinstance(value, int):
                 setattr(self, name, getattr(self, name) + value)
+            elif name == "source_lengths":
+                for source, lengths in value.items():
+                    self.source_lengths.setdefault(source, Counter()).update(lengths)
             else:
                 getattr(self, name).update(value)
 
@@ -106,10 +124,13 @@ class TokenReport:
             )
         return lines
 
-    def add_to_source(self, source: str, tokens: int, trainable: int, too_long: int) -> None:
-        """Count a row of a source."""
+    def add_to_source(
+        self, source: str, lengths: Sequence[int], trainable: int, too_long: int
+    ) -> None:
+        """Count a row of a source; `lengths` are those of its examples, in tokens."""
         self.source_rows[source] += 1
-        self.source_tokens[source] += tokens
+        self.source_tokens[source] += sum(lengths)
+        self.source_lengths.setdefault(source, Counter()).update(lengths)
         self.source_trainable[source] += trainable
         if too_long:
             self.source_too_long[source] += too_long
@@ -118,8 +139,7 @@ class TokenReport:
         """Write the counts of each source; a single one has those of the data set."""
         if len(self.source_rows) < 2:
             return []
-        ranked = sorted(self.source_tokens.items(), key=lambda item: (-item[1], item[0]))
-        names = [name for name, _ in ranked[:_SOURCES]]
+        names = self.largest_sources()[:_SOURCES]
         width = max(12, *(_display_width(_label(name, _FIELD)) + 1 for name in names))
         heads = ("rows", "tokens", "trainable", "too long")
         lines = ["", f"{'source':<{width}}" + "".join(f"{head:>16}" for head in heads)]
@@ -134,28 +154,62 @@ class TokenReport:
             padding = " " * (width - _display_width(label))
             numbers = "".join(f"{counter[name]:>16,}" for counter in counters)
             lines.append(f"{label}{padding}{numbers}")
-        if len(ranked) > _SOURCES:
-            lines.append(f"and {counted(len(ranked) - _SOURCES, 'other source')} in report.json")
+        lines += self._text_of_source_lengths(names, width)
+        others = len(self.source_rows) - len(names)
+        if others:
+            lines.append(f"and {counted(others, 'other source')} in report.json")
+        return lines
+
+    def largest_sources(self) -> list[str]:
+        """Return the names of the sources, those with most tokens first."""
+        ranked = sorted(self.source_tokens.items(), key=lambda item: (-item[1], item[0]))
+        return [name for name, _ in ranked]
+
+    def _text_of_source_lengths(self, names: Sequence[str], width: int) -> list[str]:
+        """Draw the lengths of each source on one line: a bar for each bucket of the table below."""
+        bounds = [bound for bound, _ in self.length_buckets()]
+        range_of_bars = f"≤ {bounds[0]:,} … ≤ {bounds[-1]:,} tokens"
+        lines = ["", f"{'lengths':<{width}}{'median':>16}{'longest':>16}  {range_of_bars}"]
+        for name in names:
+            lengths = self.source_lengths[name]
+            counts = _in_buckets(lengths, bounds)
+            most = max(counts)
+            bars = "".join(_EIGHTHS[-(-8 * count // most)] for count in counts)
+            label = _label(name, _FIELD)
+            padding = " " * (width - _display_width(label))
+            numbers = f"{_median(lengths):>16,}{max(lengths):>16,}"
+            lines.append(f"{label}{padding}{numbers}  {bars}")
         return lines
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts as JSON."""
-        return {
-            name: value if isinstance(value, int) else {str(k): value[k] for k in sorted(value)}
-            for name, value in vars(self).items()
-        }
+
+        def plain(value: Any) -> Any:
+            if not isinstance(value, dict):
+                return value
+            return {str(key): plain(value[key]) for key in sorted(value)}
+
+        return {name: plain(value) for name, value in vars(self).items()}
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> TokenReport:
         """Read what `as_json` wrote."""
-        lengths = {int(length): count for length, count in raw["lengths"].items()}
+
+        def lengths(counts: dict[str, int]) -> Counter[int]:
+            return Counter({int(length): count for length, count in counts.items()})
+
         counters = {name: Counter[str](raw[name]) for name in raw if isinstance(raw[name], dict)}
-        return cls(**{**raw, **counters, "lengths": Counter(lengths)})
+        of_sources = {name: lengths(counts) for name, counts in raw["source_lengths"].items()}
+        made = {"lengths": lengths(raw["lengths"]), "source_lengths": of_sources}
+        return cls(**{**raw, **counters, **made})
 
     @property
     def rejected_share(self) -> float:
-        """The share of the rows that are rejected, from 0 to 1."""
-        return self.rejected / self.rows if self.rows else 0.0
+        """The share of the rows that are rejected, from 0 to 1, without duplicates."""
+        return self._share(self.rejected - self.duplicates.total())
+
+    def _share(self, rows: int) -> float:
+        return rows / self.rows if self.rows else 0.0
 
     def length_buckets(self) -> list[tuple[int, int]]:
         """Count the examples by the upper bounds of their lengths, in order, without empty buckets.
@@ -181,17 +235,12 @@ class TokenReport:
 
     def median_length(self) -> int:
         """Return the length of the example in the middle; of two, the shorter one."""
-        examples = 0
-        for length in sorted(self.lengths):
-            examples += self.lengths[length]
-            if 2 * examples >= self.lengths.total():
-                return length
-        return 0
+        return _median(self.lengths)
 
     def text(self) -> str:
         """Write the report for people; without examples, it has no tables."""
         forms = ", ".join(f"{count:,} {form}" for form, count in sorted(self.forms.items()))
-        share = f" ({_percent(self.rejected_share)})" if self.rejected else ""
+        share = f" ({_percent(self._share(self.rejected))})" if self.rejected else ""
         lines: list[str] = [
             f"{counted(self.rows, 'row')} ({forms or 'none read'}), "
             f"{self.rejected:,} rejected{share}",
@@ -230,6 +279,27 @@ class TokenReport:
         return "\n".join(lines)
 
 
+def _median(lengths: Counter[int]) -> int:
+    examples = 0
+    for length in sorted(lengths):
+        examples += lengths[length]
+        if 2 * examples >= lengths.total():
+            return length
+    return 0
+
+
+def _in_buckets(lengths: Counter[int], bounds: Sequence[int]) -> list[int]:
+    """Count lengths by the first of the bounds that is not less.
+
+    >>> _in_buckets(Counter({3: 2, 4: 1, 5: 1}), [4, 8, 16])
+    [3, 1, 0]
+    """
+    counts = [0] * len(bounds)
+    for length, count in lengths.items():
+        counts[bisect.bisect_left(bounds, length)] += count
+    return counts
+
+
 def counted(count: int, noun: str) -> str:
     """Write a count with its noun.
 
@@ -252,12 +322,14 @@ def general_reason(problem: str) -> str:
 def write_plot(report: TokenReport, path: Path, title: str) -> bool:
     """Draw tokens by channel, and examples by length, as SVG; return False without matplotlib.
 
-    Above them stand `title`, the name of the source, and the counts of rows and examples.
+    If there are several sources, a third part has the lengths of the largest ones, each as a share
+    of the source's examples. Above them stand `title`, the name of the data set, and the counts of
+    rows and examples.
     """
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
-        from matplotlib.ticker import EngFormatter, MaxNLocator
+        from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
     except ModuleNotFoundError:
         return False
     names = sorted(report.tokens, key=lambda name: (-report.tokens[name], name))
@@ -270,10 +342,12 @@ def write_plot(report: TokenReport, path: Path, title: str) -> bool:
         trainable.append(sum(report.trainable[name] for name in rest))
     buckets = report.length_buckets()
     rows = max(len(names), len(buckets), 6)
-    figure = Figure(figsize=(10, 1.4 + 0.3 * rows), layout="constrained")
+    sources = report.largest_sources()[:_LINES] if len(report.source_rows) > 1 else []
+    parts = 3 if sources and buckets else 2
+    figure = Figure(figsize=(5 * parts, 1.4 + 0.3 * rows), layout="constrained")
     counts = f"{counted(report.rows, 'row')}, {counted(report.examples, 'example')}"
     figure.suptitle(f"{_label(title)}: {counts}".replace("$", r"\$"), fontsize="medium")
-    channels, lengths = figure.subplots(1, 2)
+    channels, lengths, *more = figure.subplots(1, parts)
     # By position, not by label: two names can be shortened to the same label.
     channels.barh(range(len(names)), tokens, color="#c8ccd0", label="all")
     channels.barh(range(len(names)), trainable, color="#2f6f9f", height=0.5, label="trainable")
@@ -285,6 +359,21 @@ def write_plot(report: TokenReport, path: Path, title: str) -> bool:
     lengths.set_yticks(range(len(buckets)), [f"≤ {bound:,}" for bound, _ in buckets])
     lengths.set_ylabel("tokens of an example")
     lengths.set_xlabel("examples")
+    for axes in more:
+        bounds = [bound for bound, _ in buckets]
+        lines: list[Any] = []
+        for name in sources:
+            by_bucket = _in_buckets(report.source_lengths[name], bounds)
+            shares = [count / sum(by_bucket) for count in by_bucket]
+            lines += axes.plot(shares, range(len(bounds)), marker="o", markersize=3)
+        axes.set_yticks(range(len(bounds)), [f"≤ {bound:,}" for bound in bounds])
+        axes.set_xlabel("share of the examples of a source")
+        axes.xaxis.set_major_formatter(PercentFormatter(1))
+        axes.set_xlim(left=0)
+        axes.set_ylim(rows - 0.5, -0.5)
+        # With the lines: matplotlib leaves out labels of lines that begin with "_".
+        labels = [_label(name).replace("$", r"\$") for name in sources]
+        axes.legend(lines, labels, frameon=False, fontsize="small")
     for axes in (channels, lengths):
         axes.set_ylim(rows - 0.5, -0.5)  # the first bar is at the top
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))

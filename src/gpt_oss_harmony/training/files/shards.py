@@ -6,10 +6,11 @@ Equal chunks and settings give equal bytes, whichever process or machine makes t
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,15 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from ...apis.current_date import TODAY, current_date
-from ...conversation.messages import Role
+from ...conversation.messages import Message, Role
 from ...errors import HarmonyError
+from ..examples import TrainingExample
 from ..options import TrainingOptions
 from ..packing import packed_groups
 from ..row_checks import FINDINGS, REJECTED_FINDINGS, FindingKind
 from ..row_forms import RowForm
 from ..rows import RejectedRow, RowDates, row_examples
+from .duplicates import SIMILARITY, DuplicateKind, RowKeys, ShardDuplicates, check_near
 from .report import TokenReport
 from .sources import (
     CHUNK_BYTES,
@@ -33,6 +36,7 @@ from .sources import (
     UNPACKED_BYTES,
     UNPACKED_RATIO,
     Chunk,
+    SourceRow,
     atomic_file,
     read_chunk,
 )
@@ -63,6 +67,9 @@ class PrepareSettings:
     - `start_date`: the date in the system message of chats. The default is today in UTC, as in the
       server; None leaves it out. `RowDates.parse` reads other values.
     - `reject`: the kinds of `FINDINGS` for which a row is rejected; the others are counted.
+    - `deduplicate`: reject rows with the same examples as an earlier row (``"exact"``), or also
+      rows with nearly the same text (``"near"``); None keeps them.
+    - `similarity`: the share of the runs of five tokens that near duplicates have in common, about.
     - `row_bytes`: the most bytes of a row; longer rows are rejected before they are parsed.
     - `unpacked_ratio`, `unpacked_bytes`: a compressed file is an error if it unpacks to more bytes
       than this, as a multiple of its size and in total.
@@ -77,6 +84,8 @@ class PrepareSettings:
     form: RowForm | None = None
     start_date: str | None = TODAY
     reject: frozenset[FindingKind] = REJECTED_FINDINGS
+    deduplicate: DuplicateKind | None = None
+    similarity: float = SIMILARITY
     row_bytes: int = ROW_BYTES
     unpacked_ratio: int = UNPACKED_RATIO
     unpacked_bytes: int = UNPACKED_BYTES
@@ -95,8 +104,12 @@ class PrepareSettings:
             raise ValueError("Megatron's data sets need the column labels")
         if self.pack and self.training.context_length is None:
             raise ValueError("packing needs a context_length: the length of the sequences")
+        if not 0.1 <= self.similarity <= 1:
+            raise ValueError(f"the similarity is from 0.1 to 1, not {self.similarity}")
         if self.start_date not in (TODAY, None):
             RowDates.parse(self.start_date)
+        if self.deduplicate == "near":
+            check_near()
 
     def chunk_bytes(self) -> int:
         """Return the bytes of a chunk: enough for packing to waste less than 1 %."""
@@ -138,10 +151,17 @@ class Columns:
         """Whether the rows should be written before more are added; packing needs all of them."""
         return len(self._ids) >= _GROUP_TOKENS and not self._settings.pack
 
-    def add_row(self, raw: object, report: TokenReport, source: str = "") -> str | None:
+    def add_row(
+        self,
+        raw: object,
+        report: TokenReport,
+        source: str = "",
+        on_examples: Callable[[Sequence[Message], Sequence[TrainingExample]], None] | None = None,
+    ) -> str | None:
         """Add and count the examples of a row; return the problem if there are none.
 
-        `source` names the source in the report, unless a field of the row does.
+        `source` names the source in the report, unless a field of the row does. `on_examples` is
+        called with the messages and the examples.
         """
         settings = self._settings
         try:
@@ -166,7 +186,7 @@ class Columns:
             source = str(raw.get(settings.source_field, source))
         report.add_to_source(
             source,
-            sum(map(len, made.examples)),
+            list(map(len, made.examples)),
             sum(example.trainable_tokens for example in made.examples),
             len(made.too_long),
         )
@@ -177,6 +197,8 @@ class Columns:
                 self._weights.fromlist(example.loss_weights())
             self._lengths.append(len(example))
             report.add_example(example, row.conversation.messages)
+        if on_examples is not None:
+            on_examples(row.conversation.messages, made.examples)
         return None
 
     def take_table(self) -> pa.Table:
@@ -223,11 +245,15 @@ def _lists(values: Any, offsets: Any) -> pa.ListArray:
 
 @dataclass(frozen=True)
 class Shard:
-    """A finished shard: its number, the lines of its chunk, and counts."""
+    """A finished shard: its number, the lines of its chunk, and counts.
+
+    `duplicates` is the digest of the file with the duplicates that are left out.
+    """
 
     number: int
     lines: int
     report: TokenReport
+    duplicates: str | None = None
 
 
 def prepare_shard(
@@ -237,17 +263,23 @@ def prepare_shard(
     data: Path,
     state: Path,
     on_read: Callable[[int], None] | None = None,
+    *,
+    duplicates: ShardDuplicates | None = None,
+    with_keys: bool = False,
 ) -> Shard:
     """Make the shard with this number: its Parquet file in `data`, its other files in `state`.
 
     The file that marks the shard as done is written last, so that no shard is half done. `on_read`
-    is called after the first row, and then ten times a second, with the bytes read so far.
+    is called after the first row, and then ten times a second, with the bytes read so far. The rows
+    of `duplicates` are rejected. `with_keys` also writes the keys by which
+    duplicates are found.
     """
+    keys = _row_keys(settings) if with_keys else None
+    skipped = {} if duplicates is None else duplicates.rows
     columns = Columns(settings)
     report = TokenReport()
     source = Path(chunk.path).name.removesuffix(".gz").removesuffix(".zst")
     lines = 0
-    report_at = 0.0
     name = f"{number:05}"
     writer: Any = None
     with contextlib.ExitStack() as files:
@@ -266,25 +298,53 @@ def prepare_shard(
                 files.enter_context(writer)
             writer.write_table(table)
 
-        for row in read_chunk(chunk, settings.row_bytes):
+        for row in _reported(read_chunk(chunk, settings.row_bytes), on_read):
             lines = row.number + 1
-            if on_read is not None and time.monotonic() >= report_at:
-                on_read(row.end)
-                report_at = time.monotonic() + _SECONDS_BETWEEN_REPORTS
             if row.is_blank:
                 continue
             report.rows += 1
-            problem = row.problem or columns.add_row(row.raw, report, source)
+            duplicate = skipped.get(row.number)
+            add = None if keys is None else functools.partial(keys.add, row.number)
+            problem = (
+                report.add_duplicate(duplicate)
+                or row.problem
+                or columns.add_row(row.raw, report, source, add)
+            )
             if problem:
                 report.add_rejected(problem)
                 entry = {"file": chunk.path, "line": row.number, "reason": problem, "row": row.raw}
-                rejected.write(json.dumps(entry, default=str) + "\n")
+                more = {} if duplicate is None else {"duplicate_of": duplicate.place()}
+                rejected.write(json.dumps({**entry, **more}, default=str) + "\n")
             if columns.is_full:
                 write_group()
         write_group()
+    if writer is None:  # a shard that is made again may have had examples
+        (data / f"train-{name}.parquet").unlink(missing_ok=True)
+    if keys is not None:
+        keys.write(state / f"{name}.keys.npz")
+    shard = Shard(number, lines, report, None if duplicates is None else duplicates.digest)
     with atomic_file(state / f"{name}.json") as path:
-        path.write_text(json.dumps({"lines": lines, "report": report.as_json()}))
-    return Shard(number, lines, report)
+        done = {"lines": lines, "report": report.as_json(), "duplicates": shard.duplicates}
+        path.write_text(json.dumps(done))
+    return shard
+
+
+def _row_keys(settings: PrepareSettings) -> RowKeys | None:
+    if settings.deduplicate is None:
+        return None
+    return RowKeys(settings.deduplicate, settings.similarity, settings.loss_weights)
+
+
+def _reported(
+    rows: Iterable[SourceRow], on_read: Callable[[int], None] | None
+) -> Iterator[SourceRow]:
+    """Yield rows; call `on_read` for the first, and then ten times a second."""
+    report_at = 0.0
+    for row in rows:
+        if on_read is not None and time.monotonic() >= report_at:
+            on_read(row.end)
+            report_at = time.monotonic() + _SECONDS_BETWEEN_REPORTS
+        yield row
 
 
 def read_shard(number: int, state: Path) -> Shard | None:
@@ -293,4 +353,5 @@ def read_shard(number: int, state: Path) -> Shard | None:
         raw = json.loads((state / f"{number:05}.json").read_text())
     except FileNotFoundError:
         return None
-    return Shard(number, raw["lines"], TokenReport.from_json(raw["report"]))
+    report = TokenReport.from_json(raw["report"])
+    return Shard(number, raw["lines"], report, raw["duplicates"])

@@ -59,7 +59,7 @@ has begun. Packing still fills its sequences: a chunk has about a million tokens
 """
 
 ROW_BYTES = 16 * 1024 * 1024
-"""The most bytes of a row. A worker's memory is up to about 35 times that of its longest row."""
+"""The most bytes of a row. A worker's memory is up to about 55 times that of its longest row."""
 
 UNPACKED_RATIO = 200
 """The most bytes that each byte of a compressed file may become. Text of chats becomes 3 to 20."""

@@ -22,6 +22,7 @@ from ...tokens.special_tokens import CALL, RETURN
 from ..chat_rows import completed_chat
 from ..examples import training_examples
 from ..options import TrainingOptions
+from ..rows import later_instructions
 from ..sequence_plan import kept_in_prompt
 
 __all__ = [
@@ -108,13 +109,22 @@ def chat_sequence(
     """Render a chat that ends with the assistant, as the last sequence of its training examples.
 
     A token counts as sampled if the model samples the same token: the ``<|end|>`` of an earlier
-    answer does not, because the model samples ``<|return|>`` there. Raises `ConversationError` for
-    a chat with another end.
+    answer does not, because the model samples ``<|return|>`` there. Answers before later
+    instructions do not either, because the model gave them without these. Raises
+    `ConversationError` for a chat with another end.
     """
     read = parsed_chat(messages, tools, effort=effort, start_date=start_date)
     if not read.sources or read.conversation.messages[-1].author.role is not Role.ASSISTANT:
         raise ConversationError("the last message is not by the assistant; render a prompt instead")
-    example = training_examples(read.conversation)[-1]
+    said = read.conversation.messages
+    late = max(later_instructions(messages), default=0)  # earlier answers were given without them
+    weights = {
+        index: 0.0
+        for index, source in enumerate(read.sources)
+        if source is not None and source < late and said[index].author.role is Role.ASSISTANT
+    }
+    example = training_examples(read.conversation, weights=weights)[-1]
+    learned = {part.message for part in filter(example.is_trainable, example.messages)}
     origins = _origins(messages, read)
     result = ChatTokens(example.input_ids, [], [], [])
     for start, end, message, kind, is_sampled in example.spans:
@@ -122,7 +132,8 @@ def chat_sequence(
         result.is_body.extend([kind is SegmentKind.BODY] * (end - start))
         is_answer = read.conversation.messages[message].channel == "final"
         is_earlier = kind is SegmentKind.STOP and is_answer and end < len(example)
-        result.is_sampled.extend([is_sampled and not is_earlier] * (end - start))
+        is_learned = is_sampled and not is_earlier and message in learned
+        result.is_sampled.extend([is_learned] * (end - start))
     return result
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...apis.current_date import TODAY, current_date
 from ...conversation.json_field import JsonField
 from ...errors import ConversationError
 from ..examples import IGNORED
+from ..row_checks import REJECTED_FINDINGS, FindingKind
 from ..row_forms import spoken
 from ..rows import row_examples
 from ..token_sequence import TokenSequence
@@ -19,7 +20,10 @@ _SIDES = ("chosen", "rejected")
 
 
 def preference_example(
-    row: Mapping[str, Any], *, start_date: str | None = TODAY
+    row: Mapping[str, Any],
+    *,
+    start_date: str | None = TODAY,
+    reject: Collection[FindingKind] = REJECTED_FINDINGS,
 ) -> dict[str, list[int]]:
     """Make the columns ``prompt_ids``, ``chosen_ids`` and ``rejected_ids`` of a row, for DPO.
 
@@ -28,7 +32,7 @@ def preference_example(
     one message: of the user in ``prompt``, else of the assistant. OpenAI's names are read, too:
     ``input`` with ``messages`` and ``tools``, ``preferred_output`` and ``non_preferred_output``.
     Raises `ConversationError` unless both answers follow the same prompt and the model samples all
-    their tokens.
+    their tokens, and for the kinds of `FINDINGS` in `reject`.
 
     >>> row = {"prompt": [{"role": "user", "content": "2 + 2?"}],
     ...        "chosen": [{"role": "assistant", "content": "4"}],
@@ -52,7 +56,8 @@ def preference_example(
     for name, messages in sides.items():
         silent = [{**message, "weight": 0} for message in prompt]
         chat = {**fields, "messages": [*silent, *messages]}
-        examples = row_examples(chat, form="chat", start_date=date)[1].examples
+        _, made = row_examples(chat, form="chat", start_date=date, reject=reject)
+        examples = made.examples
         labels = examples[-1].labels
         start = next(index for index, label in enumerate(labels) if label != IGNORED)
         if len(examples) > 1 or IGNORED in labels[start:]:

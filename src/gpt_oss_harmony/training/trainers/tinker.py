@@ -27,8 +27,9 @@ from ...apis.current_date import TODAY, current_date
 from ...conversation.messages import Role
 from ...encoding import load_harmony_encoding
 from ...tokens.special_tokens import CALL, RETURN
-from ..examples import training_examples
-from .chat_tokens import chat_prompt, parsed_chat, read_completion
+from ..options import TrainingOptions
+from ..rows import examples_of, read_row
+from .chat_tokens import chat_prompt, read_completion
 
 __all__ = ["HarmonyRenderer"]
 
@@ -72,23 +73,24 @@ class HarmonyRenderer(Renderer):  # type: ignore[misc, unused-ignore]
     ) -> list[tuple[Any, torch.Tensor]]:
         """Make as many sequences as the chat needs; each message is trained on in one of them.
 
+        A new sequence begins at instructions that follow an answer, which was given without them.
         The stop token of an answer inside a sequence has no weight: it is ``<|end|>``, but the
         model samples ``<|return|>``.
         """
         chat, tools = _chat(messages)
         trained = _trained(messages, train_on_what)
-        read = parsed_chat(chat, tools, effort=self._effort, start_date=self._date)
-        weights = {
-            index: float(source in trained)
-            for index, source in enumerate(read.sources)
-            if source is not None
-        }
+        for index, message in enumerate(chat):
+            if message["role"] == Role.ASSISTANT.value:
+                message["weight"] = float(index in trained)
+        row = {"messages": chat, "tools": tools or None, "reasoning_effort": self._effort}
+        read = read_row(row, form="chat", start_date=self._date)
+        made, _ = examples_of(read, TrainingOptions())
         return [
             (
                 tinker.ModelInput.from_ints(example.input_ids),
                 torch.tensor(example.assistant_masks(), dtype=torch.float32),
             )
-            for example in training_examples(read.conversation, weights=weights)
+            for example in made.examples
         ]
 
     def build_supervised_example(
