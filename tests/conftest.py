@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import settings
 
 from support.examples import examples
 from support.missing_packages import skip_what_is_not_installed
+from support.slow_files import SlowFiles
 
 if TYPE_CHECKING:
     from gpt_oss_harmony.engines import Engine
@@ -32,7 +34,19 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "random"))
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # workers would wait for each other's threads
     config.stash[_STDERR] = os.dup(2)  # tests run with another one, which is thrown away
+    config.pluginmanager.register(SlowFiles())
     skip_what_is_not_installed(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage among some 100,000 modules, classes and tests, which stay to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture
