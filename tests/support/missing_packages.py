@@ -113,7 +113,8 @@ def _import_all(config: pytest.Config) -> None:
     importorskip = pytest.importorskip
 
     def imported(name: str, *arguments: Any, **options: Any) -> Any:
-        if name.partition(".")[0] in NOT_OURS | NEWER_PYTHON:
+        may_be_missing = name.partition(".")[0] in NOT_OURS | NEWER_PYTHON
+        if may_be_missing or not os.environ.get("HARMONY_TEST_ALL"):
             return importorskip(name, *arguments, **options)
         return importlib.import_module(name)
 
