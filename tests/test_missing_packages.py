@@ -29,9 +29,16 @@ FILES = {
                 message = "install nowhere"
             assert message == "42"
     """,
-    "test_that_looks_itself": """
+}
+THAT_SKIP = {
+    "test_that_skips_itself": """
         import pytest
         def test_it(): pytest.importorskip("nowhere")
+    """,
+    "test_that_is_skipped_as_a_file": """
+        import pytest
+        pytest.importorskip("nowhere.at_all", reason="not here")
+        def test_it(): pass
     """,
 }
 OTHERS = {
@@ -70,14 +77,20 @@ def test_it_is_skipped_and_the_package_is_named(project: pytest.Pytester, name: 
     result.stdout.fnmatch_lines_random(["SKIPPED*not installed: nowhere", "*`make test`*install them*"])
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, *THAT_SKIP])
 def test_it_fails_where_everything_must_run(
     project: pytest.Pytester, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARMONY_TEST_ALL", "1")
-    project.makepyfile(**{name: FILES[name]})
+    project.makepyfile(**{name: {**FILES, **THAT_SKIP}[name]})
     outcomes = project.runpytest_inprocess().parseoutcomes()
     assert outcomes.keys() <= {"failed", "errors", "error"}, outcomes
+
+
+@pytest.mark.parametrize("name", THAT_SKIP)
+def test_one_that_skips_itself_is_skipped(project: pytest.Pytester, name: str) -> None:
+    project.makepyfile(**{name: THAT_SKIP[name]})
+    project.runpytest_inprocess().assert_outcomes(skipped=1)
 
 
 @pytest.mark.parametrize(
