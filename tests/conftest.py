@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from support.examples import examples
 from support.missing_packages import skip_what_is_not_installed
+from support.slow_files import SlowFiles
 
 if TYPE_CHECKING:
     from gpt_oss_harmony.engines import Engine
 
 PATIENCE = 300
 """Seconds for what takes a few at most; what takes quadratic time needs hours."""
+
+# Of each row, the first waits most of its time, and the others compute.
+# fmt: off
+LONGEST = (
+    "test_python_limits", "test_engines", "test_docs",
+    "test_two_servers", "test_trainers", "test_noise",
+    "test_page_size", "test_files", "test_demo_model",
+    "test_sandbox_walls", "test_self_check", "test_hostile_tokens",
+    "test_page_share", "test_page_live", "test_openapi_document",
+    "test_serve", "test_mcp_requests", "test_browser_web",
+    "test_python_tool", "test_engine_failures", "test_hostile_tools",
+)
+# fmt: on
+"""Files that take longest, which begin first, so that none is left alone at the end."""
 
 _STDERR = pytest.StashKey[int]()
 
@@ -26,13 +42,39 @@ _STDERR = pytest.StashKey[int]()
 # refused for a rare example that has nothing to do with it; everywhere else they are new.
 settings.register_profile("random", deadline=None, max_examples=examples(100))
 settings.register_profile("repeatable", deadline=None, max_examples=examples(100), derandomize=True)
+# For scripts/mutants.py, to which a failing example of any size will do.
+settings.register_profile(
+    "unshrunk",
+    deadline=None,
+    max_examples=examples(100),
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "random"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # workers would wait for each other's threads
     config.stash[_STDERR] = os.dup(2)  # tests run with another one, which is thrown away
+    config.pluginmanager.register(SlowFiles())
     skip_what_is_not_installed(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage among some 100,000 modules, classes and tests, which stay to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from playwright.sync_api import Page, expect
 
 from support.page_visitor import Visitor, accessibility_problems, fragment
 
+pytestmark = pytest.mark.slow
+
 CHATS = Path(__file__).parents[1] / "data" / "chat"
 WEATHER = json.loads((CHATS / "weather" / "conversation.json").read_text(encoding="utf-8"))
 BROKEN = (

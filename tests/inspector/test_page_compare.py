@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from gpt_oss_harmony import (
@@ -14,6 +15,8 @@ from gpt_oss_harmony import (
     load_harmony_encoding,
 )
 from support.page_visitor import Visitor, fragment
+
+pytestmark = pytest.mark.slow
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 CHATS = Path(__file__).parents[1] / "data" / "chat"

@@ -17,6 +17,8 @@ from gpt_oss_harmony import (
 )
 from support.page_visitor import Visitor, expect_token_ids, fragment, token_ids
 
+pytestmark = pytest.mark.slow
+
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 CHATS = Path(__file__).parents[1] / "data" / "chat"
 DATE = "2025-06-28"

@@ -14,6 +14,8 @@ from gpt_oss_harmony.apis.chat_input import read_chat
 from gpt_oss_harmony.grammar import Matcher, turn_grammar
 from support.page_visitor import Visitor, expect_token_ids, fragment, token_ids
 
+pytestmark = pytest.mark.slow
+
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 CHATS = Path(__file__).parents[1] / "data" / "chat"
 WEATHER = json.loads((CHATS / "weather" / "request.json").read_text(encoding="utf-8"))

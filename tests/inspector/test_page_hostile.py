@@ -14,6 +14,8 @@ from playwright.sync_api import Page, expect
 
 from support.page_visitor import Visitor, fragment
 
+pytestmark = pytest.mark.slow
+
 RUN = "window.hostile=1"
 MARKUP = [
     f"<script hostile>{RUN}</script>",

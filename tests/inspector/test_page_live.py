@@ -19,6 +19,8 @@ from support.page_visitor import Visitor, fragment, token_ids
 from support.scripted_engine import GatedEngine, ScriptedEngine
 from support.served import CHAT_WEATHER, serving
 
+pytestmark = pytest.mark.slow
+
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 THOUGHT = "<|channel|>analysis<|message|>Hm, sunny.<|end|>"
 FINAL = "<|channel|>final<|message|>It is sunny.<|return|>"

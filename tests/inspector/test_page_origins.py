@@ -17,6 +17,8 @@ from support.inspector_page import CHROMIUM_ARGUMENTS, chromium_program
 from support.scripted_engine import ScriptedEngine
 from support.served import PATIENCE, serving
 
+pytestmark = pytest.mark.slow
+
 ANSWER = "<|channel|>final<|message|>The secret is 4711.<|return|>"
 SECRET = "4711"
 ATTACKER = "attacker.example"  # which the browser finds at 127.0.0.1, as DNS rebinding makes it

@@ -16,6 +16,8 @@ from playwright.sync_api import Page, expect
 
 from support.page_visitor import Visitor, fragment
 
+pytestmark = pytest.mark.slow
+
 FOLDER = os.environ.get("HARMONY_TEST_SCREENSHOTS", "")
 MOST_BYTES = 150_000
 THOUGHT = "Need to use function get_current_weather."

@@ -15,6 +15,8 @@ from playwright.sync_api import Locator, Page, expect
 from gpt_oss_harmony import load_harmony_encoding
 from support.page_visitor import Visitor, fragment, inspecting, token_ids
 
+pytestmark = pytest.mark.slow
+
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 CHATS = Path(__file__).parents[1] / "data" / "chat"
 

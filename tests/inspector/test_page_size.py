@@ -10,6 +10,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from gpt_oss_harmony import load_harmony_encoding
 
+pytestmark = pytest.mark.slow
+
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 SIZES = [10_000, 100_000]
 MOST = 5_000

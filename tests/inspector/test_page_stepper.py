@@ -12,6 +12,8 @@ from gpt_oss_harmony import load_harmony_encoding
 from support.page_visitor import Visitor, fragment, token_ids
 from support.served import CHAT_WEATHER
 
+pytestmark = pytest.mark.slow
+
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 ANSWER = (
     "<|channel|>analysis<|message|>Sum.<|end|>"

@@ -10,6 +10,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from support.page_visitor import Visitor, fragment, token_ids
 
+pytestmark = pytest.mark.slow
+
 HEBREW = "שלום עולם, מה שלומך היום? אני רוצה לדעת"
 ROLES: list[dict[str, Any]] = [
     {"role": "system", "content": [{"type": "system_content", "model_identity": "I am."}]},

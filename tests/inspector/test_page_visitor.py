@@ -11,6 +11,8 @@ from playwright.sync_api import Browser
 
 from support.page_visitor import Visitor, accessibility_problems
 
+pytestmark = pytest.mark.slow
+
 WRONG = {
     "throw": ("<script>throw new Error('oh')</script>", "a script threw: oh"),
     "reject": ("<script>Promise.reject(new Error('oh'))</script>", "a script threw: oh"),
