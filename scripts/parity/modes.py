@@ -33,13 +33,14 @@ SHAPE = re.compile(r"(s?)([th]+|)m(t*)([ce]|$)")
 
 _CHANNEL = r"<\|channel\|>(?:" + "|".join(CHANNELS) + ")"
 _TO = r" to=((?:functions|browser|container)\.\w+|python|bash|assistant|all)"
-_TYPE = r" ?<\|constrain\|>[a-z]+"
+_WORD = "(?:json|code|text|response|x)"
+_TYPE = rf" ?<\|constrain\|>{_WORD}"
 # The only word behind a channel, without to=, is a content type for us and a recipient for the
 # reference: the divergence `content-type`.
 SOUND_HEADER = re.compile(
     "(" + "|".join(map(re.escape, [*ROLES[:4], *TOOLS])) + ")?"
-    rf"(?:{_TO}(?:{_CHANNEL})?(?:{_TYPE}| [a-z]+)?"
-    rf"|{_CHANNEL}{_TO}(?:{_TYPE}| [a-z]+)?"
+    rf"(?:{_TO}(?:{_CHANNEL})?(?:{_TYPE}| {_WORD})?"
+    rf"|{_CHANNEL}{_TO}(?:{_TYPE}| {_WORD})?"
     rf"|{_CHANNEL}(?:{_TYPE})?)?"
 )
 
