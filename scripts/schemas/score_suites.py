@@ -2,11 +2,12 @@
 
 ::
 
-    python scripts/schemas/score_suites.py FOLDER [--only ours] [--write] [--details FILE]
+    python scripts/schemas/score_suites.py FOLDER [--only ours] [--seed 3] [--write]
+        [--details FILE]
 
 FOLDER holds clones of `JSON-Schema-Test-Suite` and `jsonschemabench`; one of them is enough. Our
-own schemas are scored as well. With ``--write`` the tables go into
-``docs/reference/json-schema.md``.
+own schemas are scored as well. A seed draws another sample of the real schemas. With ``--write``
+the tables go into ``docs/reference/json-schema.md``.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Score:
             self.details += [f"{what}\t{case.name}\t{text[:300]}" for text in texts]
 
 
-def table(scores: dict[str, dict[str, Score]]) -> str:
+def table(scores: dict[str, dict[str, Score]], seed: int) -> str:
     """Write the scores as Markdown."""
     lines = []
     for suite, by_engine in scores.items():
@@ -96,7 +97,7 @@ def table(scores: dict[str, dict[str, Score]]) -> str:
         "xgrammar" for name in next(iter(scores.values())) if "xgrammar" in name
     }
     versions = ", ".join(f"{name} {version(name)}" for name in sorted(engines))
-    lines.append(f"Measured on {date.today():%d %B %Y} with {versions}.")
+    lines.append(f"Measured on {date.today():%d %B %Y} with {versions}, seed {seed}.")
     return "\n".join(lines)
 
 
@@ -106,6 +107,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", choices=ENGINES, action="append")
     parser.add_argument("--suite", choices=[Path(folder).name for folder, _ in SUITES.values()])
+    parser.add_argument("--seed", type=int, default=0, help="the sample of the real schemas")
     parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE.name}")
     parser.add_argument("--details", type=Path, help="a file for each wrong answer and refusal")
     options = parser.parse_args()
@@ -115,7 +117,10 @@ def main() -> None:
         folder = options.folder / name
         if options.suite not in (None, folder.name) or not folder.is_dir():
             continue
-        cases = list(cases_of(folder))
+        if cases_of is real_schemas:
+            cases = list(real_schemas(folder, options.seed))
+        else:
+            cases = list(cases_of(folder))
         for engine in options.only or ENGINES:
             score = Score()
             with ENGINES[engine]() as compile_schema:
@@ -125,7 +130,7 @@ def main() -> None:
             details += [f"{engine}\t{line}" for line in score.details]
     if options.suite is None and len(scores) < 2:
         sys.exit(f"{options.folder} holds neither JSON-Schema-Test-Suite nor jsonschemabench")
-    written = table(scores)
+    written = table(scores, options.seed)
     print(written)
     if options.details:
         options.details.write_text("\n".join(details) + "\n", encoding="utf-8")

@@ -41,7 +41,9 @@ class Suite:
     """A source distribution, its dependencies, and the cases in it that concern harmony."""
 
     package: str
+
     version: str
+    """A version on PyPI; with `repository`, the first digits of a commit."""
 
     tests: tuple[str, ...]
     """Arguments of pytest: files, classes, functions."""
@@ -72,6 +74,15 @@ class Suite:
 
     plugins: tuple[str, ...] = ("record",)
     """Pytest plugins in this folder."""
+
+    repository: str = ""
+    """An address of git, where PyPI lacks the source or its tests."""
+
+    commit: str = ""
+    """The commit of the repository."""
+
+    python: tuple[int, int] = (3, 12)
+    """The oldest version of Python that runs the program."""
 
     setups: tuple[Setup, ...] = tuple(SETUPS[name] for name in ("reference", "fork", "ours"))
 
@@ -240,7 +251,42 @@ SUITES = (
         tests=("tests/test_harmony_finalize.py", "tests/test_output_router.py", "-k", "router"),
         installs=(MLX,),
     ),
+    # What the source distribution leaves out, at the version before the package was renamed.
+    Suite(
+        "rapid-mlx",
+        "7222ca7",
+        tests=(
+            "tests/parsers/regressions/test_issue_444_harmony_tool_call_leak.py",
+            "tests/parsers/regressions/test_issue_513_harmony_streamable_parser.py",
+            "tests/test_output_router.py",
+        ),
+        installs=(MLX,),
+        repository="https://github.com/raullenchai/Rapid-MLX",
+        commit="7222ca776c029b045cba424e7b2e942c5073529f",
+    ),
     Suite("vllm-mlx", "0.6.0", ("tests/test_harmony_render.py",), (MLX,)),
+    Suite(
+        "exo",
+        "b5375f8",
+        tests=("src/exo/worker/tests/unittests/test_runner/test_parse_gpt_oss.py",),
+        installs=(
+            (
+                *(*BASE, "aiofiles", "aiohttp", "anyio==4.11.0", "fastapi", "filelock", "httpx"),
+                *("huggingface-hub", "hypercorn", "loguru", "mlx[cpu]==0.32.1", "mlx-lm==0.32.2"),
+                *("msgspec", "psutil", "pytest-env", "python-multipart", "rustworkx", "tomlkit"),
+                *("transformers", "zstandard"),
+            ),
+        ),
+        edits=(
+            # It is not installed, and its dashboard is not built.
+            ("src/exo/__init__.py", 'version("exo")', '"0.3.70"'),
+            ("src/exo/shared/constants.py", "find_dashboard() if", "Path() if"),
+        ),
+        plugins=("record", "exo_stand_ins"),
+        repository="https://github.com/exo-explore/exo",
+        commit="b5375f8cee4368d09e1ce96a56b9f81fb0bc81aa",
+        python=(3, 13),
+    ),
 )
 
 NO_SUITE = {

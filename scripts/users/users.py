@@ -2,9 +2,9 @@
 
     python scripts/users/users.py [SUITE …]
 
-Each suite of `suites` is fetched from PyPI into ``build/users``. Its dependencies are installed
-once; each `Setup` has an environment of its own on top of them. The table is printed; the outcome
-of every case is written to ``build/users/results/SUITE.json``. The exit status is 1
+Each suite of `suites` is fetched from PyPI or by git into ``build/users``. Its dependencies are
+installed once; each `Setup` has an environment of its own on top of them. The table is printed; the
+outcome of every case is written to ``build/users/results/SUITE.json``. The exit status is 1
 
 - where a case passes with the reference and not with this library in its place, unless `suites`
   lists it as a divergence,
@@ -77,7 +77,25 @@ def install(python: Path, *what: str | Path) -> None:
 
 
 def unpack(suite: Suite) -> Path:
-    """Return the folder of the source distribution, which is downloaded once and edited."""
+    """Return the folder of the source, which is downloaded once and edited."""
+    source = checked_out(suite) if suite.repository else extracted(suite)
+    for name, old, new in suite.edits:
+        text = (source / name).read_text("utf-8")
+        assert old in text, (name, old)
+        (source / name).write_text(text.replace(old, new, 1), "utf-8")
+    return source
+
+
+def checked_out(suite: Suite) -> Path:
+    source = BUILD / "sources" / suite.name
+    if not (source / ".git" / "shallow").exists():  # git writes it after the first fetch
+        call("git", "init", "--quiet", source)
+        call("git", "-C", source, "fetch", "--depth", "1", suite.repository, suite.commit)
+    call("git", "-C", source, "checkout", "--quiet", "--force", suite.commit)
+    return source
+
+
+def extracted(suite: Suite) -> Path:
     downloads = BUILD / "downloads"
     archive = downloads / f"{suite.package.replace('-', '_')}-{suite.version}.tar.gz"
     if not archive.exists():
@@ -88,10 +106,6 @@ def unpack(suite: Suite) -> Path:
     with tarfile.open(archive) as tar:
         tar.extractall(sources, filter="data")
     (source,) = sources.iterdir()
-    for name, old, new in suite.edits:
-        text = (source / name).read_text("utf-8")
-        assert old in text, (name, old)
-        (source / name).write_text(text.replace(old, new, 1), "utf-8")
     return source
 
 
@@ -222,6 +236,10 @@ def main(names: list[str]) -> int:
     listed: dict[str, list[str]] = collections.defaultdict(list)
     for suite in SUITES:
         if names and suite.name not in names:
+            continue
+        if sys.version_info < suite.python:
+            needed = ".".join(map(str, suite.python))
+            rows.append(f"| {suite.name} | | | | | | | needs Python {needed} |")
             continue
         source = unpack(suite)
         dependencies = install_dependencies(suite, source)

@@ -18,13 +18,14 @@ from gpt_oss_harmony.grammar.json_schema import (
     enforceable_schema,
     loosened_schema,
 )
-from gpt_oss_harmony.grammar.json_schema.formats import FORMATS
+from gpt_oss_harmony.grammar.json_schema.formats import FORMATS, JOINT_PATTERNS
 from gpt_oss_harmony.grammar.json_schema.pattern_automata import (
     plain_patterns,
     select_texts,
     share_a_text,
     texts_but,
 )
+from gpt_oss_harmony.grammar.json_schema.pattern_starts import start_apart
 from gpt_oss_harmony.grammar.json_schema.patterns import pattern_accepts
 from support.examples import examples
 from support.json_matcher import accepts_value, json_matcher
@@ -472,6 +473,19 @@ PAIRS = [
     ("^(a|b)*$", "^[ab]{3}$", True),
     ("^$", "^a*$", True),
     ("a$|^b", "^ca*b$", False),
+    # told apart by the first characters, or not
+    ("^(GET|PUT)$", "^DELETE$", False),
+    ("^a?(b|c)x", "^d", False),
+    ("^a?(b|c)?x", "^x$", True),
+    ("^(a|b?)", "^c$", True),
+    ("^[0-9]{3}-x", "^[0-9]{3}-y", False),
+    ("^([0-9]{2,3})x", "^12y", False),
+    ("^([0-9]{2,3})x", "^12x", True),
+    ("^\\p{L}b", "^\\p{N}b", True),
+    ("^(?:)$", "^a", False),
+    ("^a|b", "^b", True),
+    ("^^ab", "^b", False),
+    ("^(a$)?b", "^b", True),
 ]
 
 
@@ -479,6 +493,27 @@ PAIRS = [
 def test_patterns_exclude_each_other(left: str, right: str, shared: bool) -> None:
     assert share_a_text(left, right) is shared
     assert share_a_text(right, left) is shared
+
+
+def test_patterns_that_start_apart_share_no_text() -> None:
+    patterns = ["^b", "^ab", "^(a|b)b", "^a?b$", "^(ab)*$", "^(a|b?)", "^a{2}b", "^(a*|b)a"]
+    patterns += ["a", "b|^a", "^[^a]", "^(?:ab|b)", "^(a|b){1,2}a$", "^$", "^(?:)b"]
+    texts = {
+        pattern: {text for text in words(4, "ab") if pattern_accepts(pattern, text)}
+        for pattern in patterns
+    }
+    apart = [pair for pair in itertools.permutations(patterns, 2) if start_apart(*pair)]
+    assert [pair for pair in apart if texts[pair[0]] & texts[pair[1]]] == []
+    assert len(apart) > 10
+
+
+def test_the_two_patterns_of_a_format_share_its_texts() -> None:
+    texts = {"email": "ann@example.com", "hostname": "example.com"}
+    pairs = {name: frozenset(FORMATS[name].patterns) for name in texts}
+    assert set(pairs.values()) == JOINT_PATTERNS
+    for name, text in texts.items():
+        assert all(pattern_accepts(pattern, text) for pattern in pairs[name])
+        assert share_a_text(*pairs[name])
 
 
 def test_formats_exclude_each_other() -> None:

@@ -97,12 +97,12 @@ def try_schema(schema: str) -> Trial:
 def _choose(mask: bytes, choices: random.Random, *, longest: bool) -> int | None:
     """Draw tokens that the mask allows; return the longest or the first of them."""
     vocabulary = load_vocabulary()
+    first = _ALLOWED.search(mask, 0, FIRST_SPECIAL)
+    if first is None:
+        return None
     drawn: list[int] = []
     for _ in range(8 if longest else 1):
-        start = choices.randrange(FIRST_SPECIAL)
-        place = _ALLOWED.search(mask, start, FIRST_SPECIAL) or _ALLOWED.search(
-            mask, 0, FIRST_SPECIAL
-        )
-        if place is not None:
-            drawn.append(place.start())
-    return max(drawn, key=lambda token: len(vocabulary[token]), default=None)
+        # All tokens that are allowed have the same byte, and `find` is much faster than `search`.
+        place = mask.find(first.group(), choices.randrange(FIRST_SPECIAL), FIRST_SPECIAL)
+        drawn.append(first.start() if place < 0 else place)
+    return max(drawn, key=lambda token: len(vocabulary[token]))

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 
 from ..errors import GrammarError
 
-__all__ = ["FORMATS", "NARROW_PATTERNS", "REFUSED_FORMATS", "TextFormat", "find_format"]
+__all__ = [
+    "FORMATS",
+    "JOINT_PATTERNS",
+    "NARROW_PATTERNS",
+    "REFUSED_FORMATS",
+    "TextFormat",
+    "find_format",
+]
 
 
 @dataclass(frozen=True)
@@ -158,6 +165,11 @@ NARROW_PATTERNS = frozenset(
     for pattern in FORMATS[name].patterns
 )
 """Patterns that leave out some valid texts of their format."""
+
+JOINT_PATTERNS = frozenset(
+    frozenset(format.patterns) for format in FORMATS.values() if len(format.patterns) > 1
+)
+"""The two patterns of some formats; each pair accepts the texts of its format."""
 
 REFUSED_FORMATS = frozenset({"idn-email", "idn-hostname", "regex"})
 """The formats of the specification that are not enforced."""

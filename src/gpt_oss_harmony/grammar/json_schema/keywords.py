@@ -298,10 +298,10 @@ def _read_properties(read: Constraints, schema: Schema, report: Report) -> list[
 def _read_refusals(read: Constraints, schema: Schema) -> None:
     if schema.get("propertyNames", True) not in (True, {}):
         read.refusals.append(_PROPERTY_NAMES)
-    refers = any(keyword in schema for keyword in _REFERRING)
     for keyword, kind in (("unevaluatedItems", "array"), ("unevaluatedProperties", "object")):
         if schema.get(keyword, True) is True or schema[keyword] == {}:
             continue
+        refers = any(keyword in schema for keyword in _REFERRING)
         if refers or (kind == "array" and read.contains is not None):
             problem = "it depends on too many combinations of other schemas"
             remedy = "repeat the properties beside additionalProperties false"

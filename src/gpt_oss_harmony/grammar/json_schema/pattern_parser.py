@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..errors import GrammarError
+from .budget import cached, spend
 
 __all__ = [
     "CATEGORIES",
@@ -27,6 +28,7 @@ __all__ = [
     "complement",
     "merged",
     "parse_pattern",
+    "read_pattern",
 ]
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
@@ -188,6 +190,13 @@ def parse_pattern(pattern: str, pointer: str) -> Node:
             pointer=pointer,
         )
     return _Reader(pattern, pointer).read()
+
+
+@cached(maxsize=1024)
+def read_pattern(pattern: str) -> Node:
+    """Return the tree of a pattern, which is cached."""
+    spend(5 * len(pattern))
+    return parse_pattern(pattern, "")
 
 
 class _Reader:

@@ -21,7 +21,7 @@ from .pattern_parser import (
     Sequence,
     complement,
     merged,
-    parse_pattern,
+    read_pattern,
 )
 
 __all__ = ["has_counts", "lengths", "pattern_accepts", "rust_pattern", "unwritable"]
@@ -54,7 +54,7 @@ def rust_pattern(pattern: str, pointer: str) -> str:
 @cached(maxsize=256)
 def _rust_pattern(pattern: str) -> str:
     spend(10 * len(pattern))
-    node = _without_free_ends(_writable(_read(pattern)))
+    node = _without_free_ends(_writable(read_pattern(pattern)))
     if node == _NOTHING:
         raise GrammarError(
             "every text that matches it needs \\uXXXX escapes",
@@ -85,14 +85,8 @@ def pattern_accepts(pattern: str, text: str) -> bool:
     >>> pattern_accepts("^(a+)+$", "aaab")
     False
     """
-    node = _read(pattern)
+    node = read_pattern(pattern)
     return bool(_ends(node, text, set(range(len(text) + 1))))
-
-
-@cached(maxsize=256)
-def _read(pattern: str) -> Node:
-    spend(5 * len(pattern))
-    return parse_pattern(pattern, "")
 
 
 @cached(maxsize=4096)
@@ -102,7 +96,7 @@ def lengths(pattern: str) -> tuple[int, int | None]:
     >>> lengths("^ab?$"), lengths("a+")
     ((1, 2), (1, None))
     """
-    least, most, starts, ends = _lengths(_read(pattern))
+    least, most, starts, ends = _lengths(read_pattern(pattern))
     return least, most if starts and ends else None
 
 
@@ -154,7 +148,7 @@ def has_counts(pattern: str) -> bool:
     >>> has_counts("^[a-z]+$"), has_counts("^a.*z.{5}$"), has_counts("^([a-z]+ ){0,99}$")
     (False, False, True)
     """
-    node = _without_free_ends(_read(pattern))
+    node = _without_free_ends(read_pattern(pattern))
     spend(len(pattern))
     if len(pattern) > _LONG:
         return True

@@ -1,7 +1,7 @@
 """A fast path for schemas whose keywords have the same meaning in the engine and specification.
 
-Most tools have only such schemas. The result is the same as through `conjunctions`, in a fraction
-of the time; a schema with any other keyword takes that longer path.
+Most tools have only such schemas. The result is the same as through `disjunctive_form`, in a
+fraction of the time; a schema with any other keyword takes that longer path.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from ...typescript.json_text import JsonValue
 from .constraints import type_of
+from .formats import JOINT_PATTERNS
 from .pattern_automata import share_a_text
 from .patterns import lengths, pattern_accepts
 from .terms import Atom
@@ -76,7 +77,10 @@ class Shape:
             shortest = max(shortest, least)
             if most is not None:
                 longest = most if longest is None else min(longest, most)
-            if not all(share_a_text(pattern, earlier) for earlier in self.patterns[:index]):
+            if not all(
+                {pattern, earlier} in JOINT_PATTERNS or share_a_text(pattern, earlier)
+                for earlier in self.patterns[:index]
+            ):
                 return False
         return longest is None or shortest <= longest
 
