@@ -33,6 +33,7 @@ def test_errors_name_extras_that_exist() -> None:
     sources = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
     named = set(re.findall(r'missing_package\([^)]*, "(\w+)"\)', sources))
     assert named == {
+        "dedup",
         "grammar",
         "http",
         "inspect",
