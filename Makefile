@@ -45,6 +45,7 @@ LLAMA_CPP_VENV := .venv-llama-cpp
 DEPLOY_VENV := .venv-deploy
 WORKFLOWS_VENV := .venv-workflows
 TRAINERS_VENV := .venv-trainers
+LLAMA_FACTORY_VENV := .venv-llama-factory
 LLGUIDANCE_VENVS := .venv-llguidance
 TRANSFORMERS_VENVS := .venv-transformers
 FUZZ_TARGETS := parser header text schema conversation
@@ -265,9 +266,10 @@ rl: $(VENV)/.installed-dev ## Teach the demo model what it gets wrong, with a to
 rl-rerendered: $(VENV)/.installed-dev ## Compare gradients of sampled tokens with those of rendered ones
 	PYTHONPATH=scripts $(BIN)/python -m reinforcement.rerendering $(RL)
 
-trainers: $(TRAINERS_VENV)/.installed ## Run the guide to trainers with their packages: TRL, PEFT, renderers, tinker-cookbook, Megatron, veRL
+trainers: $(VENV)/.installed-dev $(TRAINERS_VENV)/.installed $(LLAMA_FACTORY_VENV)/.installed ## Run the guide to trainers with their packages, and train with LLaMA-Factory, on the CPU
 	HARMONY_TEST_ALL=1 $(TRAINERS_VENV)/bin/python -m pytest -q tests/training/test_trainers_guide.py \
 	tests/training/test_renderers.py
+	$(BIN)/python scripts/trainers/llama_factory.py $(LLAMA_FACTORY_VENV)/bin/python
 
 ##@ Release and deploy it
 
@@ -292,7 +294,7 @@ deploy-try: $(VENV)/.installed-dev ## Run two servers of the demo model behind n
 ##@ Tidy up
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(DOCS_VENV) $(FUZZ_VENV) $(MUTANTS_VENV) $(LOWEST_VENV) $(PYTHONS_VENVS) $(GPT_OSS_VENV) $(HARNESSES_VENV) $(CLIENTS_VENV) $(AIDER_VENV) $(OPEN_WEBUI_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(TRAINERS_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules $(PROMPTFOO)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(DOCS_VENV) $(FUZZ_VENV) $(MUTANTS_VENV) $(LOWEST_VENV) $(PYTHONS_VENVS) $(GPT_OSS_VENV) $(HARNESSES_VENV) $(CLIENTS_VENV) $(AIDER_VENV) $(OPEN_WEBUI_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(TRAINERS_VENV) $(LLAMA_FACTORY_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules $(PROMPTFOO)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -484,6 +486,13 @@ $(TRAINERS_VENV)/.installed: pyproject.toml
 	$(TRAINERS_VENV)/bin/python -m $(PIP_INSTALL) --editable '.[test,train,transformers]' 'trl>=1.0' 'peft>=0.18' renderers==0.1.12 tinker \
 	ray tensordict hydra-core codetiming dill pylatexenc torchdata cachetools numba uvicorn fastapi
 	$(TRAINERS_VENV)/bin/python -m $(PIP_INSTALL) --no-deps megatron-core==0.16.1 tinker-cookbook==0.6.1 verl==0.9.1
+	@touch $@
+
+# PyPI's torchvision and torchaudio are for CUDA. With Transformers 5.6.0 an import of gpt-oss fails.
+$(LLAMA_FACTORY_VENV)/.installed:
+	$(PYTHON) -m venv $(LLAMA_FACTORY_VENV)
+	$(LLAMA_FACTORY_VENV)/bin/python -m $(PIP_INSTALL) torch==$(TORCH) llamafactory==0.9.5 transformers==4.57.6
+	$(LLAMA_FACTORY_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio
 	@touch $@
 
 # A wheel of llama.cpp with its server, built with llguidance.
