@@ -108,7 +108,7 @@ test: export HARMONY_TEST_SHARE ?= 0.25
 test: $(VENV)/.installed-dev ## Run every test but the slow ones; a quarter of the examples of properties
 	$(PYTEST_ALL) -m 'not slow'
 
-test-slow: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) $(PAGE_INSTALLED) ## Run the slow tests: browsers, trainers, processes, suites of others
+test-slow: $(VENV)/.installed-dev-all $(CLIENTS_INSTALLED) $(PAGE_INSTALLED) ## Run the slow tests: browsers, trainers, processes, suites of others
 	$(PYTEST_ALL) -m slow
 
 test-all: ## Run every test, with all examples
@@ -118,7 +118,7 @@ test-all: ## Run every test, with all examples
 lint: $(VENV)/.installed-lint ## Run the linter and the formatter's check alone, in seconds
 	@$(BIN)/python scripts/check_code.py ruff
 
-check: $(VENV)/.installed-dev $(PAGE_INSTALLED) ## Run the linter, the formatter's check and the type checkers
+check: $(VENV)/.installed-dev-all $(PAGE_INSTALLED) ## Run the linter, the formatter's check and the type checkers
 	@$(BIN)/python scripts/check_code.py
 
 format: $(VENV)/.installed-lint ## Format the code, repair what the linter can, list what is left
@@ -132,7 +132,7 @@ docs: $(DOCS_VENV)/.installed ## Build the documentation as a site in site/; bro
 playground: ## Gather the inspector and Python for the browser in site/playground, after make docs
 	$(PYTHON) scripts/playground/build.py
 
-test-playground: $(VENV)/.installed-dev ## Run the tests of site/playground: in Node, and in Chromium
+test-playground: $(VENV)/.installed-dev-all ## Run the tests of site/playground: in Node, and in Chromium
 	HARMONY_TEST_ALL=1 HARMONY_TEST_PLAYGROUND=1 $(BIN)/python -m pytest -m slow tests/inspector/test_page_playground.py tests/test_playground.py
 
 docs-serve: $(DOCS_VENV)/.installed ## Show the documentation at http://127.0.0.1:8000, again with each change
@@ -144,7 +144,7 @@ reference: $(VENV)/.installed-dev ## Write the pages of the command's options an
 translations: $(VENV)/.installed-dev ## Copy code and links into the translations, list what is behind; DONE=page or BEHIND=page
 	$(BIN)/python scripts/docs/translations.py $(if $(DONE),--done $(DONE)) $(if $(BEHIND),--behind $(BEHIND))
 
-screenshots: $(VENV)/.installed-dev ## Take the pictures of the inspector in docs/images again
+screenshots: $(VENV)/.installed-dev-all ## Take the pictures of the inspector in docs/images again
 	HARMONY_TEST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/inspector/test_page_pictures.py
 
 ##@ Compare it
@@ -241,7 +241,7 @@ bench-fairness: $(VENV)/.installed-dev ## Time small requests while another clie
 bench-memory: $(VENV)/.installed-dev ## Watch the server's memory over rounds of streams, for an hour
 	$(BIN)/python -m benchmarks.serving_memory $(BENCH)
 
-bench-training: $(VENV)/.installed-dev ## Measure training data beside the reference, and on two cores
+bench-training: $(VENV)/.installed-dev-all ## Measure training data beside the reference, and on two cores
 	$(BIN)/python -m benchmarks.training $(BENCH)
 
 ##@ Train with it
@@ -310,9 +310,9 @@ $(VENV)/.installed-lint: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m $(PIP_INSTALL) '$(RUFF)'
 	@touch $@
 
-# All that `make test` and `make check` need; with `make -j`, from PyPI and npm at the same time.
+# All that `make test`, `make test-slow` and `make check` need; with `make -j`, from PyPI and npm at the same time.
 .PHONY: installed
-installed: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) $(PAGE_INSTALLED)
+installed: $(VENV)/.installed-dev-all $(CLIENTS_INSTALLED) $(PAGE_INSTALLED)
 
 $(VENV)/.installed-transformers: pyproject.toml | $(VENV)/.installed-torch
 	$(BIN)/python -m $(PIP_INSTALL) --editable '.[transformers]'
@@ -323,12 +323,21 @@ $(VENV)/.installed-serve: pyproject.toml | $(VENV)/.installed-torch
 	@touch $@
 
 # pip compiles one file after the other; this does it on all cores. Some files are no Python 3.
-$(VENV)/.installed-dev: pyproject.toml | $(VENV)/.installed-torch
-	@echo "Installing all extras and the tools of development, for some minutes ..."
-	$(BIN)/python -m $(PIP_INSTALL) --no-compile --editable '.[dev]'
+define INSTALL_DEV
+	$(BIN)/python -m $(PIP_INSTALL) --no-compile --editable '.[$(1)]'
 	$(BIN)/python -m $(INSTALL_PACKAGES)
 	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null 2>&1 || true
-	@touch $@ $(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-lint
+endef
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/.installed-torch
+	@echo "Installing what the tests need, for some minutes ..."
+	$(call INSTALL_DEV,dev)
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
+
+$(VENV)/.installed-dev-all: pyproject.toml | $(VENV)/.installed-torch
+	@echo "Installing all extras and the tools of development, for some minutes ..."
+	$(call INSTALL_DEV,dev-all)
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-lint $(VENV)/.installed-dev
 
 $(CLIENTS)/node_modules/.installed $(AGENTS)/node_modules/.installed $(PAGE)/node_modules/.installed $(PROMPTFOO)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
 	npm ci --prefix $* --loglevel=error

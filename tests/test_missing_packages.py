@@ -30,6 +30,17 @@ FILES = {
             assert message == "42"
     """,
 }
+THAT_SKIP = {
+    "test_that_skips_itself": """
+        import pytest
+        def test_it(): pytest.importorskip("nowhere")
+    """,
+    "test_that_is_skipped_as_a_file": """
+        import pytest
+        pytest.importorskip("nowhere.at_all", reason="not here")
+        def test_it(): pass
+    """,
+}
 OTHERS = {
     "test_that_fails": "def test_it(): assert 0",
     "test_that_looks_first": """
@@ -63,17 +74,23 @@ def test_it_is_skipped_and_the_package_is_named(project: pytest.Pytester, name: 
     project.makepyfile(**{name: FILES[name]})
     result = project.runpytest_inprocess("-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines_random(["SKIPPED*not installed: nowhere", "*`make test` installs*"])
+    result.stdout.fnmatch_lines_random(["SKIPPED*not installed: nowhere", "*`make test`*install them*"])
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, *THAT_SKIP])
 def test_it_fails_where_everything_must_run(
     project: pytest.Pytester, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARMONY_TEST_ALL", "1")
-    project.makepyfile(**{name: FILES[name]})
+    project.makepyfile(**{name: {**FILES, **THAT_SKIP}[name]})
     outcomes = project.runpytest_inprocess().parseoutcomes()
     assert outcomes.keys() <= {"failed", "errors", "error"}, outcomes
+
+
+@pytest.mark.parametrize("name", THAT_SKIP)
+def test_one_that_skips_itself_is_skipped(project: pytest.Pytester, name: str) -> None:
+    project.makepyfile(**{name: THAT_SKIP[name]})
+    project.runpytest_inprocess().assert_outcomes(skipped=1)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from playwright.sync_api import Page, expect
 
 from support.page_visitor import Visitor, fragment
 
+pytestmark = pytest.mark.slow
+
 HI = {"messages": [{"role": "user", "channel": "x", "content": "hi"}]}
 TURN = "<|channel|>final<|message|>Hello.<|return|>"
 PURPOSES = {

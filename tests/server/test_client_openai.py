@@ -147,6 +147,8 @@ def test_conversations(client: Any) -> None:
         client.conversations.retrieve(talk.id)
 
 
+# The SDK opens it as websockets 17 no longer likes.
+@pytest.mark.filterwarnings("ignore:connect.. must be used as:DeprecationWarning")
 def test_websocket(client: Any) -> None:
     with client.responses.connect() as connection:
         connection.response.create(**ASK, input="Hello! My name is Anna.", store=False)

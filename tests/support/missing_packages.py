@@ -1,11 +1,13 @@
 """Tests that fail because a package is not installed are skipped; one line names the packages.
 
 Whoever changes the core needs pytest and Hypothesis, but neither PyTorch nor PostgreSQL. With
-HARMONY_TEST_ALL=1, as in `make test`, a missing package is a failure.
+HARMONY_TEST_ALL=1, as in `make test`, a missing package is a failure, also for
+`pytest.importorskip`: a test that needs a package of the extra ``dev-all`` alone is a slow one.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Generator, Sequence
@@ -13,6 +15,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -25,6 +28,12 @@ FOLDERS = (
     ),
 )
 """What the names of our own files begin with."""
+
+NOT_OURS = frozenset({"megatron", "renderers", "tinker_cookbook"})
+"""Packages that no extra brings."""
+
+NEWER_PYTHON = frozenset({"agents", "peft", "ray", "trl"} if sys.version_info < (3, 11) else ())
+"""Packages that the extras bring for a newer Python than this one."""
 
 
 class MissingPackages(MetaPathFinder):
@@ -94,14 +103,30 @@ class MissingPackages(MetaPathFinder):
             names = ", ".join(sorted(set(self._skipped)))
             terminalreporter.write_line(
                 "Some test files or tests were skipped, because these packages are not installed: "
-                f"{names}. `make test` installs them.",
+                f"{names}. `make test` and `make test-slow` install them.",
                 yellow=True,
             )
 
 
+def _import_all(config: pytest.Config) -> None:
+    """Let `pytest.importorskip` skip nothing that the extras bring."""
+    importorskip = pytest.importorskip
+
+    def imported(name: str, *arguments: Any, **options: Any) -> Any:
+        may_be_missing = name.partition(".")[0] in NOT_OURS | NEWER_PYTHON
+        if may_be_missing or not os.environ.get("HARMONY_TEST_ALL"):
+            return importorskip(name, *arguments, **options)
+        return importlib.import_module(name)
+
+    vars(pytest)["importorskip"] = imported
+    config.add_cleanup(lambda: vars(pytest).update(importorskip=importorskip))
+
+
 def skip_what_is_not_installed(config: pytest.Config, folders: tuple[str, ...] = FOLDERS) -> None:
     """Register the plugin, unless missing packages are failures."""
-    if not os.environ.get("HARMONY_TEST_ALL"):
+    if os.environ.get("HARMONY_TEST_ALL"):
+        _import_all(config)
+    else:
         plugin = MissingPackages(folders)
         config.pluginmanager.register(plugin)
         sys.meta_path.append(plugin)

@@ -42,8 +42,12 @@ class SlowFiles:
 
     def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
         """Leave a file out, unless it may have tests of this run."""
+        if collection_path.suffix != ".py":
+            return None
+        if collection_path.parent == _SUPPORT and ">>>" not in collection_path.read_text("utf-8"):
+            return True  # it has neither tests nor examples
         selected = config.getoption("markexpr")
-        if collection_path.suffix != ".py" or selected not in (QUICK, SLOW):
+        if selected not in (QUICK, SLOW):
             return None
         if selected == QUICK:
             return only_slow(collection_path) or None

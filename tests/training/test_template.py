@@ -25,7 +25,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "training-files.md"
 def hub_template() -> str:
     spec = find_spec("trl")
     if spec is None or not spec.submodule_search_locations:
-        pytest.skip("trl, which brings the template, is not installed")
+        pytest.importorskip("trl", reason="trl, which brings the template, is not installed")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
     folder = Path(spec.submodule_search_locations[0])
     return (folder / "chat_templates" / "gptoss.jinja").read_text(encoding="utf-8")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -120,8 +119,8 @@ def test_sft(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert batch["labels"].tolist() == [row["labels"]]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="PEFT is not installed")
 def test_lora(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("peft")
     _, trainer = run(
         ["SFT", "LoRA"], loaded, tmp_path, monkeypatch, max_steps=6, optim="adamw_torch"
     )
