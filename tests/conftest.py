@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from support.examples import examples
 from support.missing_packages import skip_what_is_not_installed
@@ -28,6 +28,13 @@ _STDERR = pytest.StashKey[int]()
 # refused for a rare example that has nothing to do with it; everywhere else they are new.
 settings.register_profile("random", deadline=None, max_examples=examples(100))
 settings.register_profile("repeatable", deadline=None, max_examples=examples(100), derandomize=True)
+settings.register_profile(  # an example that fails is not made smaller: scripts/mutants.py counts it
+    "unshrunk",
+    deadline=None,
+    max_examples=examples(100),
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "random"))
 
 
