@@ -28,7 +28,8 @@ _STDERR = pytest.StashKey[int]()
 # refused for a rare example that has nothing to do with it; everywhere else they are new.
 settings.register_profile("random", deadline=None, max_examples=examples(100))
 settings.register_profile("repeatable", deadline=None, max_examples=examples(100), derandomize=True)
-settings.register_profile(  # an example that fails is not made smaller: scripts/mutants.py counts it
+# For scripts/mutants.py, to which a failing example of any size will do.
+settings.register_profile(
     "unshrunk",
     deadline=None,
     max_examples=examples(100),

@@ -74,7 +74,9 @@ def test_it_is_skipped_and_the_package_is_named(project: pytest.Pytester, name: 
     project.makepyfile(**{name: FILES[name]})
     result = project.runpytest_inprocess("-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines_random(["SKIPPED*not installed: nowhere", "*`make test`*install them*"])
+    result.stdout.fnmatch_lines_random(
+        ["SKIPPED*not installed: nowhere", "*`make test`*install them*"]
+    )
 
 
 @pytest.mark.parametrize("name", [*FILES, *THAT_SKIP])

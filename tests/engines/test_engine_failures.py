@@ -555,16 +555,17 @@ def test_comments_are_signs_of_life() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-        for _ in range(6):
+        for _ in range(7):  # longer than the time without data
             writer.write(b": ping\n\n")
-            await asyncio.sleep(0.15)
+            await asyncio.sleep(0.3)
         writer.write(b"data: 1\n\n")
         writer.close()
         await writer.wait_closed()
 
     async def run() -> list[Any]:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        client = HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", **FAST)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        client = HttpClient(url, timeout=2, **FAST)
         try:
             return [event async for event in client.ask("POST", "/", {})]
         finally:

@@ -25,6 +25,9 @@ from gpt_oss_harmony.tools.python.settings import PythonSettings
 _Found = TypeVar("_Found")
 
 MIB = 1 << 20
+PATIENCE = 600
+"""Seconds for what takes a few, and in a sandbox, which has the lowest priority, many."""
+
 SETTINGS = PythonSettings(
     seconds=60,
     grace_seconds=20,
@@ -48,6 +51,8 @@ def _missing() -> str:
     return f"bubblewrap does not work here: {done.stderr}" if done.returncode else ""
 
 
+_set = object.__setattr__  # also where a data class is frozen
+
 _MISSING = _missing()
 needs_bubblewrap = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
 
@@ -56,6 +61,7 @@ class Conversation:
     """A session of a tool, driven from tests that are not asynchronous."""
 
     def __init__(self, settings: PythonSettings) -> None:
+        self._settings = settings
         self._loop = asyncio.new_event_loop()
         self.tool = PythonTool(settings)
         self.session = PythonSession()
@@ -64,13 +70,18 @@ class Conversation:
         """Run the loop until something is done."""
         return self._loop.run_until_complete(doing)
 
-    def run(self, code: str) -> NotebookOutput:
-        """Run a cell."""
-        return self.wait(self.tool.run(code, self.session))
+    def run(self, code: str, seconds: float | None = None) -> NotebookOutput:
+        """Run a cell; `seconds` limits this one, so that others have time on a busy machine."""
+        usual = self._settings.seconds
+        _set(self._settings, "seconds", usual if seconds is None else seconds)
+        try:
+            return self.wait(self.tool.run(code, self.session))
+        finally:
+            _set(self._settings, "seconds", usual)
 
-    def text(self, code: str) -> str:
+    def text(self, code: str, seconds: float | None = None) -> str:
         """Run a cell and return its text."""
-        return self.run(code).text
+        return self.run(code, seconds).text
 
     def close(self) -> None:
         """End the tool and the loop."""

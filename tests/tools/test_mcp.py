@@ -35,6 +35,7 @@ from gpt_oss_harmony.tools.mcp.mcp_tool import McpResult, McpSession
 from gpt_oss_harmony.tools.mcp.replies import MAX_DEPTH, ReplyError, bounded, id_in
 from gpt_oss_harmony.tools.tool_call import call_text
 from support.mcp_calls import answer
+from support.served import PATIENCE
 
 HOSTILE = McpAddress(command=(sys.executable, str(Path(hostile.__file__))))
 
@@ -233,9 +234,11 @@ def test_a_server_that_behaves_and_one_that_does_not() -> None:
 
 def test_late_answers_cancelled_calls_and_bad_ones() -> None:
     async def flow() -> None:
-        tool = await McpTool.connect(HOSTILE, settings=McpSettings(call_seconds=0.5))
+        settings = McpSettings(call_seconds=0.5)
+        tool = await McpTool.connect(HOSTILE, settings=settings)
         try:
             late = await answer(tool, "slow")
+            object.__setattr__(settings, "call_seconds", PATIENCE)  # the others are honest
             assert call_text(late) == "Error: the tool did not answer in 0.5 seconds"
             assert late.is_error
             given_up = asyncio.ensure_future(answer(tool, "slow"))

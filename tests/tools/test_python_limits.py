@@ -17,6 +17,7 @@ from gpt_oss_harmony.tools.python.notebook import Notebook, NotebookOutput
 from gpt_oss_harmony.tools.python.sandbox import Limits, Sandbox
 from gpt_oss_harmony.tools.python.session import PythonSession
 from support.notebooks import (
+    PATIENCE,
     SETTINGS,
     Conversation,
     conversation,
@@ -220,8 +221,9 @@ SPENDING = {
 @needs_bubblewrap
 @pytest.mark.parametrize("code", SPENDING.values(), ids=SPENDING)
 def test_processor_time_is_limited(code: str) -> None:
-    with conversation(limits=replace(SETTINGS.limits, cpu_seconds=3)) as begun:
-        text = begun.text(f"{code}\nimport time; time.sleep(60)")
+    limits = replace(SETTINGS.limits, cpu_seconds=2)
+    with conversation(limits=limits, seconds=PATIENCE) as begun:
+        text = begun.text(f"{code}\nimport time; time.sleep({PATIENCE})")
         assert re.search("killed by SIG(KILL|XCPU)", text)
         child = (
             "import os\n"

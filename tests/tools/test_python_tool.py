@@ -38,16 +38,16 @@ def notebook() -> Iterator[Conversation]:
 
 
 @pytest.fixture(scope="module")
-def hasty() -> Iterator[Conversation]:
-    """One whose calls may take two seconds."""
-    with conversation(seconds=2) as begun:
+def patient() -> Iterator[Conversation]:
+    """One in which what takes too long is waited for."""
+    with conversation() as begun:
         yield begun
 
 
 @pytest.fixture(scope="module")
 def stern() -> Iterator[Conversation]:
     """One in which what does not stop is not waited for."""
-    with conversation(seconds=2, grace_seconds=0.1) as begun:
+    with conversation(grace_seconds=0.1) as begun:
         yield begun
 
 
@@ -202,37 +202,38 @@ def test_the_example_of_the_documentation(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == page.split("```text\n")[1].split("```")[0]
 
 
-def test_code_that_takes_too_long_is_interrupted(hasty: Conversation) -> None:
-    hasty.run("x = 'kept'")
-    text = hasty.text("print('begun')\nwhile True: pass")
+def test_code_that_takes_too_long_is_interrupted(patient: Conversation) -> None:
+    patient.run("x = 'kept'")
+    text = patient.text("print('begun')\nwhile True: pass", seconds=2)
     assert text.startswith("begun\n")
     assert "KeyboardInterrupt" in text
     assert text.endswith(
         "[The code was interrupted: it ran for 2 seconds. Variables and files are still there.]"
     )
-    assert hasty.text("x") == "'kept'"
+    assert patient.text("x") == "'kept'"
 
 
 def test_code_that_does_not_stop_is_ended_and_the_state_is_gone(stern: Conversation) -> None:
     stern.run("open('kept.txt', 'w').write('kept')\nx = 1")
-    text = stern.text(IGNORE_INTERRUPTS + "print('begun', flush=True)\nwhile True: pass")
+    text = stern.text(IGNORE_INTERRUPTS + "print('begun', flush=True)\nwhile True: pass", 2)
     assert text.startswith("begun\n[The code was ended: it ran for 2 seconds")
     assert "all variables, functions and imports are gone" in text
     assert "NameError" in stern.text("x")
     assert stern.text("open('kept.txt').read()") == "'kept'"
 
 
-def test_endless_output_is_ended_and_fills_no_memory(hasty: Conversation) -> None:
-    text = hasty.text("while True: print('y' * 1_000_000)")
+def test_endless_output_is_ended_and_fills_no_memory(patient: Conversation) -> None:
+    text = patient.text("while True: print('y' * 1_000_000)", seconds=2)
     assert text.startswith("yyyy")
     assert "characters are left out here]" in text
     assert "The code was interrupted" in text
     peak = "import resource; resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024"
-    assert int(hasty.text(peak)) < 300  # MiB
+    assert int(patient.text(peak)) < 300  # MiB
 
 
 def test_a_stopped_kernel_is_ended(stern: Conversation) -> None:
-    assert "The code was ended" in stern.text("import os, signal; os.kill(0, signal.SIGSTOP)")
+    stopped = "import os, signal; os.kill(0, signal.SIGSTOP)"
+    assert "The code was ended" in stern.text(stopped, seconds=2)
     assert stern.text("1") == "1"
 
 
@@ -245,27 +246,29 @@ DEATHS = {
 
 
 @pytest.mark.parametrize(("code", "why"), DEATHS.values(), ids=DEATHS)
-def test_a_kernel_that_ends_is_told_and_replaced(hasty: Conversation, code: str, why: str) -> None:
-    hasty.run("x = 1")
-    text = hasty.text(code)
+def test_a_kernel_that_ends_is_told_and_replaced(
+    patient: Conversation, code: str, why: str
+) -> None:
+    patient.run("x = 1")
+    text = patient.text(code)
     assert why in text
     assert "all variables, functions and imports are gone" in text
-    assert "NameError" in hasty.text("x")
+    assert "NameError" in patient.text("x")
 
 
-def test_a_cancelled_call_is_interrupted_and_the_next_one_waits(hasty: Conversation) -> None:
+def test_a_cancelled_call_is_interrupted_and_the_next_one_waits(patient: Conversation) -> None:
     async def cancel() -> str:
-        await hasty.tool.run("x = 1", hasty.session)
+        await patient.tool.run("x = 1", patient.session)
         waiting = asyncio.create_task(
-            hasty.tool.run("open('begun', 'w').close()\nwhile True: pass", hasty.session)
+            patient.tool.run("open('begun', 'w').close()\nwhile True: pass", patient.session)
         )
         await asyncio.wait({waiting}, timeout=0.2)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         assert waiting.cancelled()
-        return (await hasty.tool.run("x, 'still here'", hasty.session)).text
+        return (await patient.tool.run("x, 'still here'", patient.session)).text
 
-    assert hasty.wait(cancel()) == "(1, 'still here')"
+    assert patient.wait(cancel()) == "(1, 'still here')"
 
 
 def test_calls_of_one_conversation_run_one_after_the_other(notebook: Conversation) -> None:

@@ -19,6 +19,7 @@ from gpt_oss_harmony.web import HttpConfig, RequestTimes
 from support.served import PATIENCE
 
 SHORT = RequestTimes(head=0.3, body=0.3, body_rate=1000)
+SHORT_BODY = RequestTimes(head=PATIENCE, body=0.3, body_rate=1000)
 LONG = RequestTimes(head=PATIENCE, body=PATIENCE)
 POST = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
 HALF_OPEN = 300
@@ -82,6 +83,14 @@ def ask(address: tuple[str, int], request: bytes) -> bytes:
         return rest(client)
 
 
+def ask_until_answered(address: tuple[str, int], request: bytes) -> bytes:
+    """Ask again where the machine was too busy to send a request in the time for one."""
+    end = time.monotonic() + PATIENCE
+    while (answer := ask(address, request))[9:12] == b"408" or not answer:
+        assert time.monotonic() < end
+    return answer
+
+
 def is_closed_under_drops(client: socket.socket) -> bool:
     """Send single bytes until the server closes the connection."""
     end = time.monotonic() + PATIENCE
@@ -102,6 +111,13 @@ def app() -> Counter:
 @pytest.fixture
 def address(app: Counter) -> Iterator[tuple[str, int]]:
     with served(app, SHORT) as address:
+        yield address
+
+
+@pytest.fixture
+def body_address(app: Counter) -> Iterator[tuple[str, int]]:
+    """The address of a server that is patient up to the end of a head."""
+    with served(app, SHORT_BODY) as address:
         yield address
 
 
@@ -135,7 +151,7 @@ def test_a_request_that_does_not_end_is_closed(
     app: Counter, address: tuple[str, int], name: str
 ) -> None:
     request, status = UNENDED[name]
-    answer = ask(address, request)
+    answer = (ask_until_answered if status == b"200" else ask)(address, request)
     assert answer[9:12] == status
     if status == b"408":
         head, _, body = answer.partition(b"\r\n\r\n")
@@ -143,8 +159,10 @@ def test_a_request_that_does_not_end_is_closed(
         assert body == b"the request did not end in time\n"
 
 
-def test_the_application_learns_that_a_body_was_cut(app: Counter, address: tuple[str, int]) -> None:
-    ask(address, POST + b"Content-Length: 5\r\n\r\na")
+def test_the_application_learns_that_a_body_was_cut(
+    app: Counter, body_address: tuple[str, int]
+) -> None:
+    ask(body_address, POST + b"Content-Length: 5\r\n\r\na")
     assert app.cut == 1
 
 
@@ -158,9 +176,9 @@ def test_single_bytes_do_not_keep_a_connection(address: tuple[str, int], begin: 
 
 
 def test_an_answer_and_a_body_that_drips_do_not_keep_a_connection(
-    address: tuple[str, int],
+    body_address: tuple[str, int],
 ) -> None:
-    with connected(address) as client:
+    with connected(body_address) as client:
         client.sendall(b"POST /early HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n")
         assert client.recv(65536).startswith(b"HTTP/1.1 200")
         assert is_closed_under_drops(client)
@@ -174,24 +192,26 @@ def test_many_half_open_connections_are_closed_and_others_are_answered(
         for number, client in enumerate(clients):
             client.sendall((b"GET / HT", POST + b"Content-Length: 9\r\n\r\n")[number % 2])
         complete = POST + b"Content-Length: 3\r\nConnection: close\r\n\r\nabc"
-        assert ask(address, complete).endswith(b"read 3")
+        assert ask_until_answered(address, complete).endswith(b"read 3")
         assert all(rest(client).startswith(b"HTTP/1.1 408") for client in clients)
 
 
-def test_a_body_that_comes_has_the_time_it_needs(address: tuple[str, int]) -> None:
+def test_a_body_that_comes_has_the_time_it_needs(body_address: tuple[str, int]) -> None:
     """Each thousand bytes that have come give a second more."""
     head = POST + b"Content-Length: 30000\r\nConnection: close\r\n\r\n"
-    with connected(address) as client:
+    with connected(body_address) as client:
         client.sendall(head + b"a" * 25_000)
         time.sleep(3 * SHORT.body)
         client.sendall(b"a" * 5_000)
         assert rest(client).endswith(b"read 30000")
 
 
-def test_a_client_does_not_pay_for_a_server_that_reads_late(address: tuple[str, int]) -> None:
+def test_a_client_does_not_pay_for_a_server_that_reads_late(
+    body_address: tuple[str, int],
+) -> None:
     size = 3_000_000
     head = b"POST /late HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-    with connected(address) as client:
+    with connected(body_address) as client:
         client.sendall(head + b"Content-Length: %d\r\n\r\n" % size + b"a" * size)
         assert rest(client).endswith(b"read %d" % size)
 
