@@ -49,17 +49,48 @@ def serving(engine: RoomyEngine, *tools: Any, **settings: Any) -> Iterator[TestC
             portal.call(tool.close)
 
 
+@pytest.fixture(scope="module")
+def engine() -> RoomyEngine:
+    return RoomyEngine()
+
+
+@pytest.fixture(scope="module")
+def client(engine: RoomyEngine) -> Iterator[TestClient]:
+    """One server, with one process of the tools, for most tests."""
+    with serving(engine) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def free_engine() -> RoomyEngine:
+    return RoomyEngine()
+
+
+@pytest.fixture(scope="module")
+def free_client(free_engine: RoomyEngine) -> Iterator[TestClient]:
+    """One whose engine may call what was not declared."""
+    with serving(free_engine, grammar=False) as client:
+        yield client
+
+
+def say(engine: RoomyEngine, *completions: str) -> RoomyEngine:
+    """Let the engine of several tests say this next, and forget what the others asked it."""
+    engine.completions = list(completions)
+    engine.prompts.clear()
+    engine.samplings.clear()
+    return engine
+
+
 def kinds(response: dict[str, Any]) -> list[str]:
     return [item["type"] for item in response["output"]]
 
 
-def test_list_call_fail_answer() -> None:
+def test_list_call_fail_answer(client: TestClient, engine: RoomyEngine) -> None:
     said = [THOUGHT + use("get_time", text="now"), use("fail", "analysis"), answer("Noon.")]
-    engine = RoomyEngine(*said)
-    with serving(engine) as client:
-        events = stream(client, input="When?", tools=[SERVER])
-        response = events[-1]["response"]
-        assert client.get(f"/v1/responses/{response['id']}").json() == response
+    say(engine, *said)
+    events = stream(client, input="When?", tools=[SERVER])
+    response = events[-1]["response"]
+    assert client.get(f"/v1/responses/{response['id']}").json() == response
     listing, _, called, failed, _ = response["output"]
     assert kinds(response) == ["mcp_list_tools", "reasoning", "mcp_call", "mcp_call", "message"]
     assert (listing["server_label"], listing["error"]) == ("host", None)
@@ -114,18 +145,17 @@ def test_list_call_fail_answer() -> None:
     assert "to=host.get_time" in (engine.samplings[0].grammar or "")
 
 
-def test_a_conversation_is_told_once_what_there_is() -> None:
-    engine = RoomyEngine(use("echo"), *[answer("1")] * 4)
-    with serving(engine) as client:
-        first = create(client, input="1", tools=[SERVER])
-        assert kinds(first) == ["mcp_list_tools", "mcp_call", "message"]
-        body: dict[str, Any] = {"input": "2", "tools": [SERVER]}
-        second = create(client, **body, previous_response_id=first["id"])
-        question = {"role": "user", "content": "1"}
-        sent = [question, *first["output"], {"role": "user", "content": "2"}]
-        third = create(client, input=sent, tools=[SERVER])
-        fewer = {**SERVER, "allowed_tools": ["echo"]}
-        fourth = create(client, input="3", tools=[fewer], previous_response_id=first["id"])
+def test_a_conversation_is_told_once_what_there_is(client: TestClient, engine: RoomyEngine) -> None:
+    say(engine, use("echo"), *[answer("1")] * 4)
+    first = create(client, input="1", tools=[SERVER])
+    assert kinds(first) == ["mcp_list_tools", "mcp_call", "message"]
+    body: dict[str, Any] = {"input": "2", "tools": [SERVER]}
+    second = create(client, **body, previous_response_id=first["id"])
+    question = {"role": "user", "content": "1"}
+    sent = [question, *first["output"], {"role": "user", "content": "2"}]
+    third = create(client, input=sent, tools=[SERVER])
+    fewer = {**SERVER, "allowed_tools": ["echo"]}
+    fourth = create(client, input="3", tools=[fewer], previous_response_id=first["id"])
     assert kinds(second) == kinds(third) == ["message"]
     assert kinds(fourth) == ["mcp_list_tools", "message"]
     assert engine.prompts[2] == engine.prompts[3]
@@ -163,11 +193,12 @@ ALLOWED: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("allowed", "names"), ALLOWED)
-def test_only_what_is_allowed_is_declared_and_called(allowed: Any, names: list[str]) -> None:
-    engine = RoomyEngine(use("slow"), answer("I cannot."))
-    with serving(engine, grammar=False) as client:
-        body = {"input": "!", "tools": [{**SERVER, "allowed_tools": allowed}]}
-        response = create(client, **body)
+def test_only_what_is_allowed_is_declared_and_called(
+    allowed: Any, names: list[str], free_client: TestClient, free_engine: RoomyEngine
+) -> None:
+    engine = say(free_engine, use("slow"), answer("I cannot."))
+    body = {"input": "!", "tools": [{**SERVER, "allowed_tools": allowed}]}
+    response = create(free_client, **body)
     listing, called, *_ = response["output"]
     assert [tool["name"].replace("-", "_") for tool in listing["tools"]] == names
     declared = [
@@ -200,11 +231,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "param"), REFUSED)
-def test_what_cannot_be_done_as_it_is_asked_is_refused(fields: dict[str, Any], param: str) -> None:
-    engine = RoomyEngine()
-    with serving(engine) as client:
-        body = {"input": "!", "tools": [NOW, {**SERVER, **fields}]}
-        refused = client.post("/v1/responses", json=body)
+def test_what_cannot_be_done_as_it_is_asked_is_refused(
+    fields: dict[str, Any], param: str, client: TestClient, engine: RoomyEngine
+) -> None:
+    say(engine)
+    body = {"input": "!", "tools": [NOW, {**SERVER, **fields}]}
+    refused = client.post("/v1/responses", json=body)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
     assert not engine.prompts
 
@@ -224,12 +256,13 @@ CHOICES: list[tuple[Any, set[str]]] = [
 
 
 @pytest.mark.parametrize(("choice", "names"), CHOICES)
-def test_choices_of_a_server_and_of_its_tools(choice: dict[str, Any], names: set[str]) -> None:
+def test_choices_of_a_server_and_of_its_tools(
+    choice: dict[str, Any], names: set[str], client: TestClient, engine: RoomyEngine
+) -> None:
     name = min(names)
-    engine = RoomyEngine(use(name), answer("Done."))
+    say(engine, use(name), answer("Done."))
     some = {**SERVER, "allowed_tools": ["echo", "get-time"]}
-    with serving(engine) as client:
-        response = create(client, input="!", tools=[NOW, some], tool_choice=choice)
+    response = create(client, input="!", tools=[NOW, some], tool_choice=choice)
     assert response["tool_choice"] == choice
     first, second = (one.grammar or "" for one in engine.samplings)
     assert {one for one in ("echo", "get_time") if f"to=host.{one}" in first} == names
@@ -254,20 +287,20 @@ def test_files_of_a_server_are_had_and_cited() -> None:
     assert len(set(places)) == 2
 
 
-def test_calls_are_counted_and_limited_with_all_others() -> None:
-    engine = RoomyEngine(use("echo"), use("echo"), answer("Done."))
-    with serving(engine) as client:
-        create(client, input="!", tools=[SERVER], max_tool_calls=2)
-        metrics = client.get("/metrics").text
+def test_calls_are_counted_and_limited_with_all_others(
+    client: TestClient, engine: RoomyEngine
+) -> None:
+    say(engine, use("echo"), use("echo"), answer("Done."))
+    create(client, input="!", tools=[SERVER], max_tool_calls=2)
+    metrics = client.get("/metrics").text
     assert 'tool="host"' in metrics
     assert "to=host.echo" in (engine.samplings[1].grammar or "")
     assert "to=host.echo" not in (engine.samplings[2].grammar or "")
 
 
-def test_a_call_that_is_cut_is_incomplete() -> None:
-    engine = RoomyEngine(use("echo", text="a b c d e f"))
-    with serving(engine) as client:
-        events = stream(client, input="!", tools=[SERVER], max_output_tokens=18)
+def test_a_call_that_is_cut_is_incomplete(client: TestClient, engine: RoomyEngine) -> None:
+    say(engine, use("echo", text="a b c d e f"))
+    events = stream(client, input="!", tools=[SERVER], max_output_tokens=18)
     _listing, called = events[-1]["response"]["output"]
     assert (called["type"], called["status"]) == ("mcp_call", "incomplete")
     assert (called["output"], called["error"]) == (None, None)
@@ -277,17 +310,6 @@ def test_a_call_that_is_cut_is_incomplete() -> None:
 
 ASKING: dict[str, Any] = {"type": "mcp", "server_label": "host"}  # OpenAI's default is always
 CALL = use("get_time", text="now")
-
-
-@pytest.fixture(scope="module")
-def engine() -> RoomyEngine:
-    return RoomyEngine()
-
-
-@pytest.fixture(scope="module")
-def client(engine: RoomyEngine) -> Iterator[TestClient]:
-    with serving(engine) as client:
-        yield client
 
 
 def asked(client: TestClient, engine: RoomyEngine, **body: Any) -> tuple[dict[str, Any], Any]:
@@ -395,9 +417,8 @@ def test_stored_arguments_win_over_those_of_the_client(
     assert (called["name"], called["arguments"]) == ("get-time", '{"text": "now"}')
 
 
-def test_an_approval_may_be_given_to_another_server(
-    empty_postgres: str, engine: RoomyEngine
-) -> None:
+def test_an_approval_may_be_given_to_another_server(empty_postgres: str) -> None:
+    engine = RoomyEngine()
     there = RoomyEngine(answer("Noon."))
     with (
         serving(engine, database=empty_postgres) as one,
