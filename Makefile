@@ -11,6 +11,7 @@ CASES ?= 1000
 SECONDS ?= 60
 TURNS ?= 1000
 TEXTS ?= 100000
+SAMPLE ?= 40
 TORCH ?= 2.13.0
 LLGUIDANCE ?= 1.7.6 1.8.0 1.9.1
 VERSIONS ?= 5.16.1 5.18.0 5.19.0 5.20.2 5.21.1 5.22.2 5.23.0
@@ -36,6 +37,7 @@ CLIENTS_VENV := .venv-clients
 AIDER_VENV := .venv-aider
 OPEN_WEBUI_VENV := .venv-open-webui
 XGRAMMAR_VENV := .venv-xgrammar
+MUTANTS_VENV := .venv-mutants
 USERS_VENV := .venv-users
 VLLM_VENV := .venv-vllm
 LLAMA_CPP_VENV := .venv-llama-cpp
@@ -193,6 +195,9 @@ fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each ta
 	$(FUZZ_VENV)/bin/python -m fuzz.run $$target -max_total_time=$(SECONDS) -timeout=20 \
 	-max_len=600 -len_control=0 -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 
+mutants: $(VENV)/.installed-dev $(MUTANTS_VENV)/.installed ## Change the core in small ways, count what the tests notice: SAMPLE=40 AREA=parsing
+	$(MUTANTS_VENV)/bin/python scripts/mutants.py $(BIN)/python --sample $(SAMPLE) $(AREA)
+
 noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a model of random weights
 	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/grammar/test_noise.py
 
@@ -281,7 +286,7 @@ deploy-try: $(VENV)/.installed-dev ## Run two servers of the demo model behind n
 ##@ Tidy up
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(DOCS_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(PYTHONS_VENVS) $(GPT_OSS_VENV) $(HARNESSES_VENV) $(CLIENTS_VENV) $(AIDER_VENV) $(OPEN_WEBUI_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules $(PROMPTFOO)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(DOCS_VENV) $(FUZZ_VENV) $(MUTANTS_VENV) $(LOWEST_VENV) $(PYTHONS_VENVS) $(GPT_OSS_VENV) $(HARNESSES_VENV) $(CLIENTS_VENV) $(AIDER_VENV) $(OPEN_WEBUI_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules $(PROMPTFOO)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -310,7 +315,8 @@ $(VENV)/.installed-lint: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m $(PIP_INSTALL) '$(RUFF)'
 	@touch $@
 
-# All that `make test`, `make test-slow` and `make check` need; with `make -j`, from PyPI and npm at the same time.
+# All that `make test`, `make test-slow` and `make check` need; with `make -j`, from PyPI and npm at
+# the same time.
 .PHONY: installed
 installed: $(VENV)/.installed-dev-all $(CLIENTS_INSTALLED) $(PAGE_INSTALLED)
 
@@ -381,6 +387,11 @@ $(PYTHONS_VENVS)/%/.installed: pyproject.toml
 	$* -m venv $(PYTHONS_VENVS)/$*
 	$(PYTHONS_VENVS)/$*/bin/python -m $(PIP_INSTALL) --editable '.[test]'
 	$(PYTHONS_VENVS)/$*/bin/python -m $(INSTALL_PACKAGES)
+	@touch $@
+
+$(MUTANTS_VENV)/.installed:
+	$(PYTHON) -m venv $(MUTANTS_VENV)
+	$(MUTANTS_VENV)/bin/python -m $(PIP_INSTALL) cosmic-ray==8.7.0
 	@touch $@
 
 $(FUZZ_VENV)/.installed: pyproject.toml
