@@ -625,12 +625,26 @@ def test_a_recovered_message_by_a_tool_names_the_tool(stream: str) -> None:
         ("functions.a b", ["functions.a", "functions.a b", "functions.a b c"], "functions.a b"),
         ("functions.a bc", ["functions.a", "functions.a b"], "functions.a"),
         ("f" * 300, ["functions.f"], "f" * 300),
+        ("f", ["functions.F"], "functions.F"),
+        ("F", ["functions.f", "functions.F"], "functions.F"),  # exactly, before any other case
+        ("functions.f", ["functions.F", "functions.f"], "functions.f"),
     ],
 )
 def test_recipients(written: str, tools: list[str], read: str) -> None:
     tokens = tokens_of(f"<|channel|>commentary to={written}{CALL_END}")
     (message,) = parsed(tokens, tools=tools).messages
     assert message.recipient == read
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["<|channel|>commentaryto=functions.f<|constrain|>", "<|constrain|> to=f<|constrain|>"],
+)
+def test_a_damaged_header_keeps_an_empty_type(header: str) -> None:
+    (message,) = parsed(
+        tokens_of(f"{header}<|message|>{{}}<|call|>"), tools=["functions.f"]
+    ).messages
+    assert (message.recipient, message.content_type) == ("functions.f", "<|constrain|>")
 
 
 @pytest.mark.parametrize(
