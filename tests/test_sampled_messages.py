@@ -18,6 +18,7 @@ from gpt_oss_harmony import (
 from gpt_oss_harmony.rendering.history import without_past_reasoning
 from gpt_oss_harmony.sampled_messages import SampledMessage, prompt_tokens, with_sampled_tokens
 from gpt_oss_harmony.tokens.special_tokens import CALL, END, RETURN
+from support.strategies import tokens_of
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 GUIDE = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
@@ -27,10 +28,6 @@ THOUGHT = "<|channel|>analysis<|message|>Easy.<|end|>"
 ANSWER = "<|channel|>final<|message|>4<|return|>"
 CALLED = "<|channel|>analysis to=functions.f code<|message|>{}<|call|>"
 OPENING = "<|start|>assistant"
-
-
-def tokens_of(text: str) -> list[int]:
-    return ENCODING.encode(text, allowed_special="all")
 
 
 def sampled(*texts: str) -> list[Message]:

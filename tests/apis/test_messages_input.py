@@ -16,11 +16,8 @@ from pydantic import TypeAdapter
 
 from gpt_oss_harmony import (
     ConversationError,
-    DeveloperContent,
     ReasoningEffort,
     RenderConversationConfig,
-    Role,
-    TextContent,
     load_harmony_encoding,
 )
 from gpt_oss_harmony.apis import (
@@ -38,6 +35,7 @@ from gpt_oss_harmony.apis import (
 from gpt_oss_harmony.grammar import ToolChoice
 from gpt_oss_harmony.sampled_messages import SampledMessage, prompt_tokens
 from support.examples import examples
+from support.turn_requests import developer_of, said
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 GUIDE = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
@@ -56,24 +54,6 @@ def turn(*messages: dict[str, Any], checked: bool = True, **fields: Any) -> Turn
     if checked:
         PARAMS.validate_python({"model": "gpt-oss", "max_tokens": 100, **body})
     return turn_of_messages(read_body(MessagesRequest, body))
-
-
-def said(request: TurnRequest) -> list[tuple[str | None, str | None, str]]:
-    """Everything after the opening messages: the author or channel, the recipient, the text."""
-    return [
-        (
-            message.author.name or message.channel or message.author.role.value,
-            message.recipient,
-            "|".join(item.text for item in message.content if isinstance(item, TextContent)),
-        )
-        for message in request.conversation.messages
-        if message.author.role not in (Role.SYSTEM, Role.DEVELOPER)
-    ]
-
-
-def developer_of(request: TurnRequest) -> DeveloperContent:
-    contents = [item for message in request.conversation.messages for item in message.content]
-    return next((c for c in contents if isinstance(c, DeveloperContent)), DeveloperContent())
 
 
 def rendered(request: TurnRequest) -> list[int]:

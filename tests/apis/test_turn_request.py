@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 
 from gpt_oss_harmony import (
     ConversationError,
-    DeveloperContent,
     Message,
     ReasoningEffort,
     RenderConversationConfig,
     Role,
     SystemContent,
-    TextContent,
     load_harmony_encoding,
 )
 from gpt_oss_harmony.apis import (
@@ -36,6 +34,7 @@ from gpt_oss_harmony.engines import Sampling
 from gpt_oss_harmony.grammar import ToolChoice, TurnOptions, turn_grammar
 from gpt_oss_harmony.sampled_messages import SampledMessage, prompt_tokens, with_sampled_tokens
 from support.examples import examples
+from support.turn_requests import developer_of, said
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 GUIDE = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
@@ -47,24 +46,6 @@ NOTE = "[image: not shown, this model reads text only]"
 
 def turn(*items: dict[str, Any], **fields: Any) -> TurnRequest:
     return turn_of_response(ResponsesRequest(input=[*items], **fields))
-
-
-def said(request: TurnRequest) -> list[tuple[str | None, str | None, str]]:
-    """Everything after the opening messages: the author or channel, the recipient, the text."""
-    return [
-        (
-            message.author.name or message.channel or message.author.role.value,
-            message.recipient,
-            "|".join(item.text for item in message.content if isinstance(item, TextContent)),
-        )
-        for message in request.conversation.messages
-        if message.author.role not in (Role.SYSTEM, Role.DEVELOPER)
-    ]
-
-
-def developer_of(request: TurnRequest) -> DeveloperContent:
-    contents = [item for message in request.conversation.messages for item in message.content]
-    return next((c for c in contents if isinstance(c, DeveloperContent)), DeveloperContent())
 
 
 def system_of(request: TurnRequest) -> SystemContent:

@@ -12,7 +12,8 @@ from gpt_oss_harmony.grammar import BITMASK_WORDS, Matcher, TurnOptions, turn_gr
 from gpt_oss_harmony.grammar.token_table import token_table
 from gpt_oss_harmony.tokens.special_tokens import FIRST_SPECIAL
 from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
-from support.turns import ENCODING, FORMAT, PLAIN, TOOLS, tokens_of
+from support.strategies import tokens_of
+from support.turns import ENCODING, FORMAT, PLAIN, TOOLS
 
 VOCABULARY = load_vocabulary()
 GRAMMARS = {

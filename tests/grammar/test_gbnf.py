@@ -16,7 +16,8 @@ from gpt_oss_harmony.grammar import (
     turn_grammar,
 )
 from gpt_oss_harmony.tokens.special_tokens import SPECIAL_TEXTS
-from support.turns import TOOLS, WHOLE_TURNS, WRONG_TURNS, tokens_of
+from support.strategies import tokens_of
+from support.turns import TOOLS, WHOLE_TURNS, WRONG_TURNS
 
 _PART = re.compile(
     r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]|<\[(\d+)\]>|[A-Za-z][\w-]*|\{[\d,]+\}|\S'

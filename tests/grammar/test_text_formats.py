@@ -16,7 +16,8 @@ from gpt_oss_harmony.grammar import (
     structural_tag,
     turn_grammar,
 )
-from support.turns import FINAL, PLAIN, TOOLS, tokens_of
+from support.strategies import tokens_of
+from support.turns import FINAL, PLAIN, TOOLS
 
 CALL = "<|channel|>commentary to=functions.now code<|message|>"
 PATCH = """

@@ -31,6 +31,7 @@ from gpt_oss_harmony.grammar import (
 from gpt_oss_harmony.grammar.text_formats import TEXT_PATTERN
 from gpt_oss_harmony.grammar.token_table import token_table
 from support.examples import examples
+from support.strategies import tokens_of
 from support.turns import (
     ANSWER,
     CALL,
@@ -49,7 +50,6 @@ from support.turns import (
     TOOLS,
     WHOLE_TURNS,
     WRONG_TURNS,
-    tokens_of,
 )
 
 

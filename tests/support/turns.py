@@ -61,10 +61,6 @@ BOTH = conversation(response_format=True)
 PLAIN = conversation(tools=False)
 
 
-def tokens_of(completion: str) -> list[int]:
-    return ENCODING.encode(completion, allowed_special="all")
-
-
 THINK = "<|channel|>analysis<|message|>Hmm.<|end|><|start|>assistant"
 PLAN = "<|channel|>commentary<|message|>**Plan**:\n1. go<|end|><|start|>assistant"
 SF = '{"location":"San Francisco"}<|call|>'
