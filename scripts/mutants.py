@@ -45,7 +45,11 @@ class Area(NamedTuple):
 
 
 AREAS = {
-    "conversation": Area("conversation", f"{CORE} tests/parsing/test_parser.py tests/apis"),
+    "conversation": Area(
+        "conversation",
+        f"{CORE} tests/parsing/test_parser.py tests/apis tests/server/test_added_tool.py "
+        "tests/server/test_response_machine.py tests/server/test_tools.py",
+    ),
     "tokens": Area(
         "tokens",
         "tests/tokens/test_encoder.py tests/tokens/test_tokenizer.py tests/test_api.py "
