@@ -31,9 +31,12 @@ VALUES = st.recursive(
     max_leaves=12,
 )
 JSON_TEXTS = st.builds(
-    lambda value, indent, is_ascii: json.dumps(value, indent=indent, ensure_ascii=is_ascii),
+    lambda value, indent, separators, is_ascii: json.dumps(
+        value, indent=indent, separators=separators, ensure_ascii=is_ascii
+    ),
     VALUES,
     st.sampled_from([None, 1]),
+    st.sampled_from([None, (",", ":"), (" ,", "\t:\r\n")]),
     st.booleans(),
 )
 
@@ -72,6 +75,7 @@ PREFIXES = [
     '{"a": [1, -2.5e3, true, null], "b c": {"d": "e\\n\\u00e9\\ud83e\\udd9c", "f": ""}, "g": [[]]}',
     '[{"name": "Ada"}, {"name": "Grace", "tags": []}, "a\\"b", 12, {}]',
     '"only a text"',
+    '{"a":1,"b":[1,2,"c"],"d":{"e":null,"f":"g"},"h":[[],{}]}',  # no white space
 ]
 
 
