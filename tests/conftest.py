@@ -21,6 +21,20 @@ if TYPE_CHECKING:
 PATIENCE = 300
 """Seconds for what takes a few at most; what takes quadratic time needs hours."""
 
+# Of each row, the first waits most of its time, and the others compute.
+# fmt: off
+LONGEST = (
+    "test_python_limits", "test_engines", "test_docs",
+    "test_two_servers", "test_trainers", "test_noise",
+    "test_page_size", "test_files", "test_demo_model",
+    "test_sandbox_walls", "test_self_check", "test_hostile_tokens",
+    "test_page_share", "test_page_live", "test_openapi_document",
+    "test_serve", "test_mcp_requests", "test_browser_web",
+    "test_python_tool", "test_engine_failures", "test_hostile_tools",
+)
+# fmt: on
+"""Files that take longest, which begin first, so that none is left alone at the end."""
+
 _STDERR = pytest.StashKey[int]()
 
 
@@ -55,6 +69,12 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
 @pytest.fixture
