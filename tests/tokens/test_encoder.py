@@ -68,6 +68,11 @@ def test_other_texts_are_left_to_tiktoken(text: str) -> None:
     assert encoder.encode("hi ") == REAL.encode("hi ")
     assert encoder.core is None
     assert encoder.encode(text) == REAL.encode(text)
+    # The first call of an encoder may be for many texts.
+    assert [list(one) for one in Encoder().encode_many([text, "hi"])] == [
+        REAL.encode(text),
+        REAL.encode("hi"),
+    ]
     assert encoder.core is not None
     assert encoder.encode("hi ") == REAL.encode("hi ")
 
