@@ -79,7 +79,7 @@ def _add_token(parser: ParserState, token: int) -> None:
 
 def _add_unknown(parser: ParserState, _token: int) -> None:
     """Add an id outside the vocabulary as bytes that are not UTF-8."""
-    parser.flush_character()
+    parser.flush_character()  # later bytes do not complete a character from before the id
     parser.add_text("\ufffd")
 
 
@@ -99,6 +99,7 @@ def _end(_parser: ParserState, _token: int) -> None:
 
 def _fail(parser: ParserState, problem: str, detail: str = "") -> None:
     """Raise an error about the last token; a given role applies to the next header."""
+    # The parser leaves the message first: who catches the error can go on with the next one.
     state, role = parser.state.value, parser.given_role
     parser.leave()
     parser.given_role = parser.role = role

@@ -33,8 +33,9 @@ class Generation(dict[_Key, _Value]):
 class BoundedCache(Generic[_Key, _Value]):
     """Keep recently used values in two generations; when full, drop the older one as a whole.
 
-    Reads take no lock, because a dictionary read is atomic. `limit` is in bytes; 0 turns the cache
-    off. `size` estimates the bytes of an entry from its value.
+    Reads take no lock, because a dictionary read is atomic. To drop the entry that was used longest
+    ago instead, each read would have to reorder the entries, under a lock. `limit` is in bytes; 0
+    turns the cache off. `size` estimates the bytes of an entry from its value.
 
     >>> cache = BoundedCache[str, bytes](limit=100, size=len)
     >>> cache.put("a", b"value")
@@ -72,6 +73,7 @@ class BoundedCache(Generic[_Key, _Value]):
                 size = self._size(value)
                 if size > most:
                     continue
+                # A key that is put again counts twice: its generation is only full sooner.
                 self.young[key] = value
                 self._young_size += size
                 if self._young_size > most:
@@ -131,6 +133,7 @@ class SharedCache(BoundedCache[_Key, _Value]):
             ours.set_exception(error)
             raise
         finally:
+            # Also after an error, so that the next thread tries again.
             with self._making_lock:
                 del self._making[key]
 

@@ -181,7 +181,7 @@ class Renderer:
             header_key = key[_STYLE_AND_FIELDS]
             header = headers.young.get(header_key) or headers.get(header_key)
             header_text, header_tokens = header or self._render_header(key)
-            tokens = header_tokens[:]
+            tokens = header_tokens[:]  # a copy: other messages have the same header
             ends = [len(tokens)]
             for _ in key[_TEXTS]:
                 tokens += next(bodies)

@@ -23,7 +23,8 @@ _FILE = "o200k_base.vocab"
 _SHA256 = "8b314bcbdb4ef34a3b08f0b6169ad9627df13f002bca3eacdd9929b503adc209"
 
 BLOCK = 8192
-"""The number of tokens that are compressed together."""
+"""The number of tokens that are compressed together: few enough that a program that decodes some
+tokens unpacks little, enough that the file stays small."""
 
 
 class Vocabulary:
@@ -36,6 +37,7 @@ class Vocabulary:
     __slots__ = ("_packed", "_unpacked")
 
     def __init__(self, file: bytes) -> None:
+        # One wrong byte would give wrong prompts, and no error anywhere.
         if hashlib.sha256(file).hexdigest() != _SHA256:
             raise VocabularyError(
                 f"{_FILE} is damaged: it does not have the expected SHA-256; reinstall the package"
