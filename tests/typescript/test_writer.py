@@ -58,9 +58,18 @@ def test_named_cases_in_both_dialects(case: Case) -> None:
         ({"oneOf": [{"description": "a"}, {"type": "string"}]}, "q?:\n | any // a\n | string\n,\n"),
         ({"type": "string", "anyOf": [{"type": "number"}]}, "q?: number,\n"),
         ({"type": "string", "anyOf": [{"type": "number"}, {}]}, "q?: string,\n"),
+        ({"properties": {}}, "q?: any,\n"),
+        ({"properties": {}, "anyOf": [{"type": "string"}]}, "q?: string,\n"),
+        (
+            {
+                "anyOf": [{"description": "a", "type": "string"}, {"type": "null"}],
+                "oneOf": [{"type": "string"}, {"type": "number"}],
+            },
+            "q?: (\n     | string // a\n     | null\n    ) & (string | number),\n",
+        ),
     ],
 )
-def test_alternatives_that_allow_any_value(schema: Schema, written: str) -> None:
+def test_types_of_alternatives(schema: Schema, written: str) -> None:
     assert schema_to_typescript({"properties": {"q": schema}}) == f"{{\n{written}}}"
 
 
