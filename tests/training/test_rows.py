@@ -242,6 +242,13 @@ REFUSED: list[tuple[Any, str]] = [
     ({"conversations": [{"role": "user"}]}, r"messages\[0\].content: the field is missing"),
     (share(("alien", "hi")), r"conversations\[0\].from: expected one of human"),
     (share(("gpt", "<tool_call>{</tool_call>")), "expected a value or its JSON as text, found '{'"),
+    *(
+        (
+            {"instruction": "a", "output": "b", "history": [["c", "d"], pair]},
+            r"history\[1\]: expected a question and its answer",
+        )
+        for pair in (["e"], ["e", "f", "g"], "ef")
+    ),
     (chat({"role": "tool", "content": "{}"}), r"messages\[1\].tool_call_id: the field is missing"),
     (chat({**ANSWERED, "weight": "1"}), r"messages\[1\].weight: expected a number"),
     (chat({**ANSWERED, "weight": -1}), "expected a number of 0 or more"),
