@@ -78,6 +78,26 @@ ACCEPTED: dict[str, tuple[list[str], list[str]]] = {
     "^\\$\\d\\^$": (["$1^"], ["1"]),
 }
 
+WHITE = {*"\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"}
+WHITE |= set(map(chr, range(0x2000, 0x200B)))
+"""White space as ECMAScript has it, which defines the patterns of JSON Schema."""
+
+
+@pytest.mark.parametrize(
+    ("letter", "members"),
+    [
+        ("d", set("0123456789")),
+        ("w", {c for c in map(chr, range(128)) if c.isalnum() or c == "_"}),
+        ("s", WHITE),
+    ],
+)
+def test_shorthands_have_the_characters_of_ecmascript(letter: str, members: set[str]) -> None:
+    near = {chr(ord(c) + step) for c in WHITE for step in (-1, 1)}
+    for character in {*map(chr, range(256)), *WHITE, *near}:
+        inside = character in members
+        assert pattern_accepts(f"^\\{letter}$", character) == inside, ascii(character)
+        assert pattern_accepts(f"^\\{letter.upper()}$", character) != inside, ascii(character)
+
 
 @pytest.mark.parametrize("pattern", ACCEPTED)
 def test_a_pattern_accepts_what_ecma_262_says(pattern: str) -> None:
