@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,3 +146,11 @@ def test_built_in_tools_are_named_only_where_they_are_described() -> None:
         if named - ({"python"} if place in LANGUAGE else set()):
             found.add(place)
     assert found == DESCRIPTIONS.keys()
+
+
+@pytest.mark.parametrize("name", BUILT_IN_TOOLS)
+def test_a_row_of_the_table_cannot_be_changed(name: str) -> None:
+    tool = BUILT_IN_TOOLS[name]
+    for field in dataclasses.fields(tool):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(tool, field.name, None)

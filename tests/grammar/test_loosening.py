@@ -50,6 +50,12 @@ def accepts(schema: Any, text: str) -> bool:
 
 UNIQUE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
 
+RECURSIVE = {
+    "type": "object",
+    "properties": {"a": {"$ref": "#"}},
+    "patternProperties": {"^a": {"type": "object"}},
+}
+
 LOOSENED: dict[str, tuple[Any, Any, list[str]]] = {
     # name: schema, what is left, pointers of what is left out
     "nothing": ({"type": "integer"}, {"type": "integer"}, []),
@@ -99,6 +105,32 @@ LOOSENED: dict[str, tuple[Any, Any, list[str]]] = {
         },
         {},
         ["#/patternProperties/(?!x)", "#/patternProperties/\\b"],
+    ),
+    "a pattern beside a recursive property in a closed object": (
+        {**RECURSIVE, "additionalProperties": False},
+        {
+            "$defs": {
+                "1": {"type": "object"},
+                "0": {
+                    "type": "object",
+                    "properties": {"a": {"$ref": "#/$defs/0"}},
+                    "additionalProperties": {"$ref": "#/$defs/1"},
+                },
+            },
+            "type": "object",
+            "properties": {"a": {"$ref": "#/$defs/0"}},
+            "additionalProperties": {"$ref": "#/$defs/1"},
+        },
+        ["#/patternProperties"],
+    ),
+    "a pattern beside a recursive property in an open object": (
+        {**RECURSIVE, "additionalProperties": {"type": "null"}},
+        {
+            "$defs": {"0": {"type": "object", "properties": {"a": {"$ref": "#/$defs/0"}}}},
+            "type": "object",
+            "properties": {"a": {"$ref": "#/$defs/0"}},
+        },
+        ["#/patternProperties"],
     ),
     "a bound": (
         {"type": "number", "minimum": 2**63},
