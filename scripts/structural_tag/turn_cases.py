@@ -13,6 +13,7 @@ from gpt_oss_harmony.grammar import TurnOptions
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests"))
 
+from support.strategies import tokens_of
 from support.turns import (
     CHOICES,
     ENCODING,
@@ -26,7 +27,6 @@ from support.turns import (
     TOOLS,
     WHOLE_TURNS,
     WRONG_TURNS,
-    tokens_of,
 )
 
 __all__ = ["DIFFERENCES", "ENCODING", "WHOLE", "Case", "cases"]
