@@ -1,9 +1,10 @@
 """Time vLLM's parser per token, with 64 streams at once; run by the Python of vLLM's environment.
 
-    parser_cost.py ROUNDS
+    parser_cost.py ROUNDS < TOKENS
 
-Writes one line of JSON: the processor time in microseconds per token, by what is called. With the
-plugin in the environment it is the plugin's parser.
+Reads the tokens of a turn as a JSON array, and writes one line of JSON: the processor time in
+microseconds per token, by what is called. With the plugin in the environment it is the plugin's
+parser.
 """
 
 from __future__ import annotations
@@ -21,17 +22,7 @@ from vllm.entrypoints.openai.chat_completion.protocol import (  # type: ignore[i
 from vllm.parser.parser_manager import ParserManager  # type: ignore[import-not-found]
 from vllm.plugins import load_general_plugins  # type: ignore[import-not-found]
 
-from gpt_oss_harmony import load_harmony_encoding
-
 STREAMS = 64
-THOUGHT = "The user asks about the weather in several cities, so I call the tool for each. " * 12
-ANSWER = "It is sunny in Paris, and it rains in Tōkyō; take an umbrella with you. 🙂 " * 12
-TURN = (
-    f"<|channel|>analysis<|message|>{THOUGHT}<|end|><|start|>assistant<|channel|>commentary "
-    'to=functions.get_weather <|constrain|>json<|message|>{"city":"Paris","days":3}<|end|>'
-    f"<|start|>assistant<|channel|>final<|message|>{ANSWER}<|return|>"
-)
-
 
 REQUEST = ChatCompletionRequest(
     messages=[{"role": "user", "content": "x"}],
@@ -76,7 +67,7 @@ def main() -> None:
         enable_auto_tools=True,
         is_harmony=True,
     )
-    tokens = load_harmony_encoding("HarmonyGptOss").encode(TURN, allowed_special="all")
+    tokens = json.load(sys.stdin)
     costs = dict.fromkeys(CALLS, float("inf"))
     for _ in range(1 + int(sys.argv[1])):  # the first one fills the caches, and is never the best
         for name, call in CALLS.items():

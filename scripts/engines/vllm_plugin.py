@@ -39,6 +39,13 @@ SPECIAL = re.compile(r"<\|(start|end|message|channel|constrain|return|call)\|>")
 AT_ONCE = 16
 COST_RUNS = 2  # processes of each
 ENCODING = load_harmony_encoding("HarmonyGptOss")
+THOUGHT = "The user asks about the weather in several cities, so I call the tool for each. " * 12
+ANSWER = "It is sunny in Paris, and it rains in Tōkyō; take an umbrella with you. 🙂 " * 12
+COST_TURN = (
+    f"<|channel|>analysis<|message|>{THOUGHT}<|end|><|start|>assistant<|channel|>commentary "
+    'to=functions.get_weather <|constrain|>json<|message|>{"city":"Paris","days":3}<|end|>'
+    f"<|start|>assistant<|channel|>final<|message|>{ANSWER}<|return|>"
+)
 
 RIGHT = "as meant"
 LEAK = "special tokens in the text"
@@ -342,9 +349,15 @@ def parser_costs(python: str, site: str) -> str:
     for label, path in (("vLLM", ""), ("with the plugin", site)) * COST_RUNS:
         done = subprocess.run(
             [python, script, "3"],
-            env={**os.environ, "PYTHONPATH": path, "VLLM_LOGGING_LEVEL": "ERROR"},
+            env={
+                **os.environ,
+                **ENGINES["vllm"].environment,
+                "PYTHONPATH": path,
+                "VLLM_LOGGING_LEVEL": "ERROR",
+            },
+            input=json.dumps(ENCODING.encode(COST_TURN, allowed_special="all")),
             check=True,
-            capture_output=True,
+            stdout=subprocess.PIPE,
             text=True,
         )
         for name, cost in json.loads(done.stdout.splitlines()[-1]).items():
