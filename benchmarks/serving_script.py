@@ -14,7 +14,10 @@ import sys
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from gpt_oss_harmony import HarmonyEncodingName, load_harmony_encoding
+try:
+    from gpt_oss_harmony import HarmonyEncodingName, load_harmony_encoding
+except ModuleNotFoundError:  # in the environment of gpt-oss, which has the reference
+    from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
 WORDS = int(os.environ.get("HARMONY_SCRIPT_WORDS", "512"))
 TEXT = "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final<|message|>"
