@@ -312,8 +312,9 @@ async def run_server(
     cancelled, and their clients get an error. A second SIGINT ends the server at once. Raises
     `HarmonyError` if the application cannot start, for example if the database cannot be used.
 
-    The process is for the server alone: what its start has made is not looked at by the garbage
-    collector, which would stop all threads for some 100 ms each time.
+    Call this in a process that does nothing else: until the end, the garbage collector ignores the
+    objects that exist when the server begins to answer. Looking at them would stop all threads for
+    about 100 ms.
     """
 
     def begun() -> None:

@@ -12,7 +12,7 @@ __all__ = ["PLACEHOLDER", "READABLE", "json_around", "json_text"]
 
 READABLE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 PLACEHOLDER = "\0"
-"""A text in whose place others come."""
+"""Stands for a text that is filled in later."""
 
 _ESCAPED = json.JSONEncoder(separators=(",", ":"))
 
@@ -29,7 +29,7 @@ def json_text(value: Any) -> str:
 
 
 def json_around(value: Any) -> list[str]:
-    """Write JSON whose texts differ only where `value` has `PLACEHOLDER`: the parts around them.
+    """Write JSON and split it at each `PLACEHOLDER`; joined by the JSON of a text, it has the text.
 
     >>> json_text("é").join(json_around({"index": 0, "text": PLACEHOLDER}))
     '{"index":0,"text":"é"}'

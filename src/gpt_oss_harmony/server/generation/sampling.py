@@ -78,7 +78,7 @@ async def prepared_turn(
 ) -> tuple[TurnRequest, PreparedTurn]:
     """Read the request of a turn, render its prompt and compile its grammar, in threads.
 
-    `read` and the prompt take one turn in a thread. Raises what `read` raises.
+    Reading and rendering are one job of a thread. Raises what `read` raises.
     """
 
     def prepare() -> tuple[TurnRequest, PreparedTurn]:
