@@ -280,10 +280,10 @@ class TokenReport:
 
 
 def _median(lengths: Counter[int]) -> int:
-    examples = 0
+    examples, total = 0, lengths.total()
     for length in sorted(lengths):
         examples += lengths[length]
-        if 2 * examples >= lengths.total():
+        if 2 * examples >= total:
             return length
     return 0
 
