@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
+from gpt_oss_harmony.server.auth import api_keys
 from gpt_oss_harmony.server.auth.api_keys import ApiKeyError, ApiKeys
 from gpt_oss_harmony.server.auth.limits import KeyLimiter
 from gpt_oss_harmony.server.store import KeyLimits, NotFoundError, Store
@@ -168,3 +169,42 @@ def test_no_minute_has_more_than_is_allowed(
         if refusal is None:
             limiter.end("a", limits, amount)
             begun.append((clock.now, amount))
+
+
+def test_a_caller_is_remembered_for_a_second(store: Store, clock: Clock) -> None:
+    """Within it, a revoked key opens; refusals are not remembered, so a new key opens at once."""
+    keys = ApiKeys(store.keys, clock=clock)
+    assert keys.caller("").owner == ""
+    remembered = keys.recent_caller("")
+    assert remembered is not None
+    new = keys.create("laptop", KeyLimits(60))
+    assert keys.recent_caller("") is None  # whoever makes a key in this process means it at once
+    with pytest.raises(ApiKeyError):
+        keys.caller("")
+    assert keys.recent_caller(new.key) is None
+    caller = keys.caller(new.key)
+    assert (caller.owner, caller.limits) == (new.record.id, KeyLimits(60))
+    elsewhere = ApiKeys(store.keys, clock=clock)
+    elsewhere.revoke(new.record.id)
+    clock.time += 0.9
+    assert keys.recent_caller(new.key) == caller
+    clock.time += 0.2
+    assert keys.recent_caller(new.key) is None
+    clock.time -= 3600  # somebody set the clock back
+    assert keys.recent_caller(new.key) is None
+    clock.time += 3600
+    with pytest.raises(ApiKeyError, match="was revoked"):
+        keys.caller(new.key)
+    assert keys.recent_caller(new.key) is None
+
+
+def test_callers_of_many_keys_are_not_all_remembered(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_keys, "_MOST_REMEMBERED", 8)
+    keys = ApiKeys(store.keys)
+    for number in range(20):
+        keys.caller(f"key {number}")
+    remembered = [keys.recent_caller(f"key {number}") is not None for number in range(20)]
+    assert remembered[-1]
+    assert 1 <= sum(remembered) <= 8

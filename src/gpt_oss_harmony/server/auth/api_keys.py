@@ -38,6 +38,8 @@ __all__ = [
 _PREFIX = "sk-harmony-"
 _BYTES = 32
 _GIVEN = "given to the server"
+_REMEMBERED = 1.0  # seconds for which a key that was found valid is not looked up again
+_MOST_REMEMBERED = 4096  # keys
 
 
 class ApiKeyError(HarmonyError):
@@ -79,6 +81,7 @@ class ApiKeys:
         self._clock = clock
         self._given: list[KeyRecord] = []
         self._are_needed = False
+        self._recent: dict[str, tuple[float, Caller]] = {}  # by hash, with the end of its time
         for key in given:
             if not key.strip():
                 raise ValueError("an API key that was given to the server is empty; leave it out")
@@ -102,6 +105,7 @@ class ApiKeys:
             limits=limits,
         )
         self._store().add(record)
+        self._recent = {}
         return NewKey(key, record)
 
     def all(self) -> list[KeyRecord]:
@@ -110,7 +114,9 @@ class ApiKeys:
 
     def revoke(self, id: str) -> KeyRecord:
         """Revoke a key of the store permanently. Raises `NotFoundError`."""
-        return self._store().revoke(id, int(self._clock()))
+        revoked = self._store().revoke(id, int(self._clock()))
+        self._recent = {}
+        return revoked
 
     @property
     def are_needed(self) -> bool:
@@ -119,27 +125,20 @@ class ApiKeys:
             self._are_needed = bool(self._given) or bool(self._stored and self._stored.exist())
         return self._are_needed
 
-    def given(self, key: str) -> KeyRecord | None:
-        """Return the record of a key that the server was given; this reads no database.
-
-        If all hashes are in memory, comparing in constant time costs nothing. The time of a
-        database look-up may reveal something about hashes, but a hash reveals nothing of a key.
-        """
-        hash = hash_key(key)
-        return next((own for own in self._given if hmac.compare_digest(own.hash, hash)), None)
-
     def check(self, key: str | None) -> KeyRecord | None:
         """Return the record of a request's key; None on a server without keys.
 
         Once a key exists, every request needs one, even if all keys were revoked. Raises
-        `ApiKeyError`.
+        `ApiKeyError`. Keys that the server was given are compared in constant time. The time of a
+        look-up in the database may reveal something about hashes, but a hash reveals nothing of a
+        key.
         """
         if key is None:
             if self.are_needed:
                 raise ApiKeyError("an API key is needed: send it as 'Authorization: Bearer KEY'")
             return None
         hash = hash_key(key)
-        record = self.given(key)
+        record = next((own for own in self._given if hmac.compare_digest(own.hash, hash)), None)
         if record is None and self._stored is not None:
             record = self._stored.find(hash)
         if record is None and not self.are_needed:
@@ -149,6 +148,28 @@ class ApiKeys:
         if record.revoked_at is not None:
             raise ApiKeyError("the API key was revoked")
         return record
+
+    def caller(self, key: str) -> Caller:
+        """Return the caller with this key, which is empty for a request without one.
+
+        Raises `ApiKeyError`.
+        """
+        record = self.check(key or None)
+        caller = Caller("") if record is None else Caller(record.id, record.limits)
+        if len(self._recent) >= _MOST_REMEMBERED:
+            self._recent = {}
+        self._recent[hash_key(key)] = (self._clock() + _REMEMBERED, caller)
+        return caller
+
+    def recent_caller(self, key: str) -> Caller | None:
+        """Return the caller with this key if `caller` returned it within the last second.
+
+        This reads no database: clients send many requests in a second, and each look-up would cost
+        a statement and two changes of thread. So a revoked key works for up to a second more. A
+        refusal is not remembered, so that a new key works at once.
+        """
+        expiry, caller = self._recent.get(hash_key(key), (0.0, None))
+        return caller if 0 < expiry - self._clock() <= _REMEMBERED else None
 
     def _store(self) -> Keys:
         if self._stored is None:
@@ -182,14 +203,11 @@ async def authenticate(connection: HTTPConnection) -> Caller:
     keys: ApiKeys = services.keys
     key = _key_of(connection)
     try:
-        record = keys.given(key)  # without a thread, if that is possible
-        if record is None:
-            record = await services.pools.keys.run(key, keys.check, key or None)
+        known = keys.recent_caller(key) or await services.pools.keys.run(key, keys.caller, key)
     except ApiKeyError as error:
         code = "invalid_api_key" if key else "missing_api_key"
         raise ApiError(401, str(error), kind="authentication_error", code=code) from error
-    caller = Caller("") if record is None else Caller(record.id, record.limits)
-    return replace(caller, uses_sdk="x-stainless-lang" in connection.headers)
+    return Caller(known.owner, known.limits, uses_sdk="x-stainless-lang" in connection.headers)
 
 
 def _key_of(connection: HTTPConnection) -> str:
