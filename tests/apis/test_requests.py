@@ -17,11 +17,14 @@ from gpt_oss_harmony import ConversationError
 from gpt_oss_harmony.apis import (
     ChatRequest,
     CompletionRequest,
+    MessagesRequest,
     RequestBody,
     ResponsesRequest,
     field_path,
     read_body,
 )
+from gpt_oss_harmony.apis.request_body import SamplingFields
+from gpt_oss_harmony.apis.requests import ReasoningSettings
 from gpt_oss_harmony.engines import Sampling
 
 MESSAGES = [{"role": "user", "content": "hi"}]
@@ -217,6 +220,45 @@ def test_paths_name_every_part(location: list[str | int]) -> None:
     path = field_path(location)
     shown = [part for part in location if part != "[key]"]
     assert path.replace("]", "").replace("[", ".").lstrip(".") == ".".join(map(str, shown))
+
+
+# Short chats
+
+SHORT = [
+    ResponsesRequest(input="hi", instructions="Be brief.", temperature=0, store=False),
+    ResponsesRequest(input=[{"type": "message", **MESSAGES[0]}], stream=True),
+    ResponsesRequest(messages=MESSAGES, reasoning=ReasoningSettings(effort="high")),
+    ChatRequest(messages=MESSAGES, stop=["."], n=2),
+    ChatRequest(messages=[*MESSAGES, {"role": "assistant", "content": "x" * 3700}]),
+    MessagesRequest(messages=MESSAGES, max_tokens=10, system="Be brief."),
+]
+LONGER = [
+    ResponsesRequest(input="x" * 4000),
+    ResponsesRequest(input="hi", instructions="x" * 4000),
+    ResponsesRequest(input=MESSAGES * 41),
+    ResponsesRequest(input="hi", tools=[]),
+    ResponsesRequest(input="hi", previous_response_id="resp_1"),
+    ResponsesRequest(input="hi", conversation="conv_1"),
+    ResponsesRequest(input=[{"type": "item_reference", "id": "msg_1"}]),
+    ResponsesRequest(input=[{**MESSAGES[0], "id": "msg_1"}]),
+    ResponsesRequest(input=[{"role": "user", "content": [{"type": "input_file"}]}]),
+    ResponsesRequest(input=[{"role": "user"}]),
+    ResponsesRequest.model_validate({"input": "hi", "text": {"format": {"type": "json_object"}}}),
+    ResponsesRequest.model_validate({"input": "hi", "guided_regex": "a"}),
+    ChatRequest(messages=[*MESSAGES, {"role": "tool", "tool_call_id": "1", "content": "2"}]),
+    ChatRequest(messages=MESSAGES, response_format={"type": "json_object"}),
+    MessagesRequest(messages=MESSAGES, system=[{"type": "text", "text": "Be brief."}]),
+]
+
+
+@pytest.mark.parametrize("request_", SHORT)
+def test_a_short_chat_is_texts_alone(request_: SamplingFields) -> None:
+    assert request_.is_short_chat
+
+
+@pytest.mark.parametrize("request_", LONGER)
+def test_what_may_take_longer_is_no_short_chat(request_: SamplingFields) -> None:
+    assert not request_.is_short_chat
 
 
 # What they need

@@ -216,5 +216,33 @@ class SamplingFields(RequestBody):
         """The texts that end the answer."""
         return tuple(self.stop or ())
 
+    @property
+    def is_short_chat(self) -> bool:
+        """Return whether the request is a short conversation of plain texts, and nothing else.
+
+        Its prompt is rendered in less than a millisecond, without reading anything that is stored.
+        Tools, schemas, files, and everything that is named by an id may take longer.
+        """
+        fields = vars(self)
+        if not self.model_fields_set <= _SIMPLE_FIELDS:
+            return False
+        length = 0
+        for name in ("input", "messages", "instructions", "system"):
+            said = fields.get(name) or ()
+            for item in [{"content": said}] if isinstance(said, str) else said:
+                content = item.get("content")
+                if not (item.keys() <= {"type", "role", "content"} and isinstance(content, str)):
+                    return False
+                length += len(content) + _ITEM
+        return length <= _SHORT
+
 
 _SETTINGS = tuple(name for name in SamplingFields.model_fields if name != "stop")
+_SHORT = 4096  # characters of text
+_ITEM = 100  # characters that an item counts for, besides its text
+_SIMPLE_FIELDS = frozenset(SamplingFields.model_fields) | {
+    *("model", "input", "messages", "instructions", "system", "reasoning", "reasoning_effort"),
+    *("max_tokens", "max_output_tokens", "max_completion_tokens", "n", "stop_sequences"),
+    *("store", "stream", "stream_options", "metadata", "user", "prompt_cache_key"),
+    *("safety_identifier", "service_tier"),
+}

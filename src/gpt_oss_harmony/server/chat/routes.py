@@ -87,7 +87,8 @@ async def _prepared(
     await services.admission.admit(caller.owner)
     date = services.current_date()
     body = await services.file_texts.of_chat(caller.owner, body)
-    return await prepared_turn(services, caller.owner, partial(turn_of_chat, body, date=date))
+    read = partial(turn_of_chat, body, date=date)
+    return await prepared_turn(services, caller.owner, body, read)
 
 
 async def _completion(

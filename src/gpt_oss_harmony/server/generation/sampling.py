@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from ...apis.request_body import SamplingFields
 from ...apis.turn_request import TurnRequest
 from ...conversation.messages import Message
 from ...engines.engine import ContextLengthError, EngineError, SampledToken, Sampling
@@ -74,11 +75,12 @@ async def with_grammar(
 
 
 async def prepared_turn(
-    services: Services, owner: str, read: Callable[[], TurnRequest]
+    services: Services, owner: str, body: SamplingFields, read: Callable[[], TurnRequest]
 ) -> tuple[TurnRequest, PreparedTurn]:
-    """Read the request of a turn, render its prompt and compile its grammar, in threads.
+    """Read the turn of a request, render its prompt and compile its grammar, in threads.
 
-    Reading and rendering are one job of a thread. Raises what `read` raises.
+    Reading and rendering are one job of a thread; a short chat needs none. Raises what `read`
+    raises.
     """
 
     def prepare() -> tuple[TurnRequest, PreparedTurn]:
@@ -86,7 +88,8 @@ async def prepared_turn(
         return request, prepare_turn(request)
 
     with services.metrics.preparation.time():
-        request, prepared = await services.pools.encoding.run(owner, prepare)
+        pool = services.pools.encoding
+        request, prepared = prepare() if body.is_short_chat else await pool.run(owner, prepare)
         return request, await with_grammar(services, owner, request, prepared)
 
 

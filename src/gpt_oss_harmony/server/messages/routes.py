@@ -107,7 +107,7 @@ async def _events(
 ) -> AsyncGenerator[dict[str, Any], None]:
     await services.admission.admit(caller.owner)
     read = await _reading(services, caller, body)
-    turn, prepared = await prepared_turn(services, caller.owner, read)
+    turn, prepared = await prepared_turn(services, caller.owner, body, read)
     headers.update(constraint_headers(prepared))
     writer = MessageEvents(
         model,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from ...apis.requests import ResponsesRequest
@@ -57,15 +58,11 @@ async def start_response(
         claims = await pools.encoding.run(owner, key.claims, request)
     request = await services.file_texts.of_response(owner, request)
     with services.metrics.preparation.time():
-        plan = await pools.encoding.run(
-            owner,
-            plan_response,
-            services,
-            caller,
-            request,
-            history=history,
-            is_generated=is_generated,
+        planning = partial(
+            plan_response, services, caller, request, history=history, is_generated=is_generated
         )
+        is_quick = request.is_short_chat and history is None
+        plan = planning() if is_quick else await pools.encoding.run(owner, planning)
         prepared = await with_grammar(services, owner, plan.turn, plan.prepared)
         plan = replace(plan, prepared=prepared, claims=[*claims, *plan.claims])
     held = ExitStack()
