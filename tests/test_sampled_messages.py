@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpt_oss_harmony import (
@@ -13,11 +15,14 @@ from gpt_oss_harmony import (
     RenderConversationConfig,
     Role,
     StreamableParser,
+    TextContent,
+    TokenError,
     load_harmony_encoding,
 )
 from gpt_oss_harmony.rendering.history import without_past_reasoning
 from gpt_oss_harmony.sampled_messages import SampledMessage, prompt_tokens, with_sampled_tokens
 from gpt_oss_harmony.tokens.special_tokens import CALL, END, RETURN
+from support.examples import examples
 from support.strategies import tokens_of
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -135,6 +140,58 @@ def test_sampled_tokens_are_repeated_however_they_are_cut(
     repeated = prompt_tokens(ENCODING, Conversation.from_messages(known), GUIDE)
     opening = tokens_of(OPENING)
     assert repeated == [*opening, *tokens[:-1], END if stop == RETURN else stop, *opening]
+
+
+SPELLED = st.tuples(
+    st.sampled_from(
+        [
+            *("<|channel|>analysis", "<|channel|>final", "<|channel|>final<|constrain|>json"),
+            *(" to=functions.f<|channel|>commentary json", "hi<|channel|>final", "", "user"),
+            "<|start|>assistant<|channel|>final",
+        ]
+    ),
+    st.sampled_from(["<|message|>", "<|message|>", "<|message|>", ""]),
+    st.lists(
+        st.sampled_from(["hi", " the", "é", "\ufffd", "<|constrain|>", "<|start|>", "<|end|>"]),
+        max_size=3,
+    ).map("".join),
+    st.sampled_from(["<|end|>", "<|call|>", "<|return|>"]),
+)
+HALF_CHARACTER = ENCODING.encode("𓀀")[:1]
+CHANGES = st.sampled_from(
+    [
+        *({}, {}, {}, {"channel": None}, {"channel": "final"}, {"recipient": "functions.f"}),
+        *({"recipient": None}, {"content_type": "json"}, {"content_type": None}, {"content": []}),
+        *({"content": [TextContent(text="hi")] * 2}, {"content": [TextContent(text="hi")]}),
+        {"content": [TextContent(text="hi<|end|>")]},
+        *({"author": Author(role=Role.USER)}, {"author": Author(role=Role.ASSISTANT, name="f")}),
+    ]
+)
+
+
+@example(
+    spelled=("<|channel|>final", "<|message|>", "hi<|end|>", "<|end|>"),
+    has_half=False,
+    change={"content": [TextContent(text="hi<|end|>")]},
+)
+@given(spelled=SPELLED, has_half=st.booleans(), change=CHANGES)
+@settings(max_examples=examples(1000))
+def test_a_message_has_tokens_exactly_if_the_strict_parser_reads_it_from_them(
+    spelled: tuple[str, str, str, str], has_half: bool, change: dict[str, Any]
+) -> None:
+    """Most messages are compared with their tokens without a parser."""
+    header, marker, body, stop = spelled
+    tokens = [*tokens_of(header + marker + body), *(HALF_CHARACTER if has_half else ())]
+    tokens += tokens_of(stop)
+    lenient = ENCODING.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT, strict=False)
+    message = [*lenient, USER][0].model_copy(update=change)
+    (known,) = with_sampled_tokens(ENCODING, [message], tokens, [len(tokens)])
+    own = tokens[2:] if tokens[:2] == tokens_of(OPENING) else tokens
+    try:
+        read = ENCODING.parse_messages_from_completion_tokens(own, Role.ASSISTANT)
+    except TokenError:
+        read = []
+    assert isinstance(known, SampledMessage) == (read == [message])
 
 
 # Past reasoning

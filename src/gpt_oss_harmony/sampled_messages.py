@@ -7,15 +7,17 @@ prefix cache contains it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
 from .config import RenderConversationConfig
+from .conversation.content import TextContent
 from .conversation.messages import Conversation, Message, Role, is_answer
 from .encoding import HarmonyEncoding
 from .errors import TokenError
 from .rendering.segments import Segment, SegmentKind
 from .tokens.special_tokens import CALL, END, MESSAGE, RETURN, START, STOP_TOKENS
-from .tokens.tokenizer import ASSISTANT
+from .tokens.tokenizer import ASSISTANT, id_array, special_positions
 
 __all__ = [
     "OPENING",
@@ -98,13 +100,39 @@ def with_sampled_tokens(
 
 
 def _parses_to(message: Message, tokens: list[int], encoding: HarmonyEncoding) -> bool:
-    if not tokens:
+    """Return whether the strict parser reads the message from its tokens.
+
+    A stream asks this at the end of each message. The same few headers occur again and again, and
+    a body without special tokens is its text, so most messages are compared without a parser.
+    """
+    if MESSAGE not in tokens:
         return False
+    header = tokens.index(MESSAGE) + 1
+    body = tokens[header:-1]
     try:
-        parsed = encoding.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
+        text = encoding.tokenizer.decode_bytes(body).decode()
+    except UnicodeDecodeError:
+        text = None
+    if text is None or special_positions(id_array(body)):
+        return _parsed(encoding, tuple(tokens)) == message
+    empty = _parsed_header(encoding, (*tokens[:header], tokens[-1]))
+    return (
+        empty is not None
+        and all(getattr(empty, name) == getattr(message, name) for name in _HEADER)
+        and message.content == [TextContent(text=text)]
+    )
+
+
+def _parsed(encoding: HarmonyEncoding, tokens: tuple[int, ...]) -> Message | None:
+    try:
+        messages = encoding.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
     except TokenError:
-        return False
-    return parsed == [message]
+        return None
+    return messages[0] if len(messages) == 1 else None
+
+
+_parsed_header = functools.lru_cache(maxsize=256)(_parsed)
+_HEADER = ("author", "channel", "recipient", "content_type")
 
 
 def prompt_tokens(

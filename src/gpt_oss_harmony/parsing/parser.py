@@ -368,6 +368,8 @@ def _split_points(tokens: Iterable[int], *, check: bool) -> tuple[Sequence[int],
     reference.
     """
     ids = collection_of_ids(tokens)
+    if len(ids) == 1:  # most calls in a stream: looking would take longer than the step
+        return list(ids), (0,)
     try:
         plain = id_array(ids)
     except (TypeError, OverflowError, ValueError):  # each one is checked in its own step
