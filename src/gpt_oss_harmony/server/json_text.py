@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["PLACEHOLDER", "READABLE", "json_around", "json_text"]
+from pydantic_core import PydanticSerializationError, to_json
 
-READABLE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+__all__ = ["PLACEHOLDER", "json_around", "json_text"]
+
 PLACEHOLDER = "\0"
 """Stands for a text that is filled in later."""
 
@@ -19,13 +20,10 @@ _ESCAPED = json.JSONEncoder(separators=(",", ":"))
 
 def json_text(value: Any) -> str:
     """Write JSON as text that UTF-8 can encode; if one character needs an escape, escape all."""
-    text = READABLE.encode(value)
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return _ESCAPED.encode(value)
-    return text
+    try:
+        return to_json(value).decode()
+    except PydanticSerializationError:  # half a surrogate pair, or more than 255 levels
+        return _ESCAPED.encode(value)
 
 
 def json_around(value: Any) -> list[str]:
