@@ -166,18 +166,24 @@ async def until_disconnected(receive: Receive) -> None:
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, _Result]) -> _Result:
     """Return the result of `work`; if the client disconnects, cancel it and raise `ApiError`."""
     working = asyncio.ensure_future(work)
-    disconnected = asyncio.ensure_future(until_disconnected(receive))
+    tasks: list[asyncio.Future[Any]] = [working]
     try:
-        await asyncio.wait({working, disconnected}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.sleep(0)
+        if not working.done():  # it has to wait for something
+            tasks.append(asyncio.ensure_future(until_disconnected(receive)))
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
         raise ApiError(499, "the client disconnected", code="client_closed_request")
     finally:
-        await cancel_all(working, disconnected)
+        await cancel_all(*tasks)
 
 
 async def cancel_all(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel tasks and wait until all have ended."""
+    """Cancel tasks and wait until all have ended; their errors count as seen."""
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    if not all(task.done() for task in tasks):
+        await asyncio.wait(tasks)
+    for task in tasks:
+        task.cancelled() or task.exception()

@@ -165,6 +165,7 @@ class ResponseRun:
         self._held.enter_context(plan.caller.usage.held())
         if plan.is_background:
             self._take(Announced())
+        services.live_responses.add(self)
         self._working = asyncio.ensure_future(self._work())
         self._task = asyncio.ensure_future(self._run())
 

@@ -65,16 +65,15 @@ async def start_response(
         plan = planning() if is_quick else await pools.encoding.run(owner, planning)
         prepared = await with_grammar(services, owner, plan.turn, plan.prepared)
         plan = replace(plan, prepared=prepared, claims=[*claims, *plan.claims])
+    if not (plan.is_stored or plan.claims):
+        return ResponseRun(services, plan)
     held = ExitStack()
     held.enter_context(caller.usage.held())
 
     async def begin() -> ResponseRun:
         with held:
-            if plan.is_stored or plan.claims:
-                await store_beginning(services, plan)
-            run = ResponseRun(services, plan)
-            services.live_responses.add(run)
-            return run
+            await store_beginning(services, plan)
+            return ResponseRun(services, plan)
 
     def stop(begun: asyncio.Future[ResponseRun]) -> None:
         if not begun.cancelled() and begun.exception() is None:
