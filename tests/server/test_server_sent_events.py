@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_harmony.server.http import server_sent_events
 from gpt_oss_harmony.server.http.errors import ApiError
 from gpt_oss_harmony.server.http.event_log import Event, EventLog
 from gpt_oss_harmony.server.http.requests import while_connected
@@ -99,6 +100,14 @@ def test_events_after_a_pause_are_sent_at_once_and_those_that_come_together_in_o
         b"data: [DONE]\n\n",
         b"",
     ]
+
+
+def test_the_end_of_a_stream_does_not_wait_for_the_next_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_sent_events, "_PACE", 3600.0)
+    for events in (["a", 0.01, "b"], ["a"], [], ["a", 0.01, ApiError(400, "no")]):
+        assert sent(Source(*events), ending="[DONE]")[-2].endswith(b"data: [DONE]\n\n")
 
 
 def test_a_log_is_sent_from_an_event_on_and_again() -> None:

@@ -110,4 +110,4 @@ async def answer_peer(
             async with aclosing(live.log.batches(request["after"], ANSWER_SECONDS)) as batches:
                 async for batch in batches:
                     yield batch
-                    await asyncio.sleep(_MIRROR_PACE)
+                    await live.log.pause(_MIRROR_PACE)

@@ -30,6 +30,7 @@ class EventLog:
         self._error: Exception | None = None
         self._forgets = forgets
         self._readers: set[asyncio.Future[bool]] = set()
+        self._pausing: set[asyncio.Future[bool]] = set()
 
     def add(self, event: Event) -> None:
         """Write an event, and wake the waiting readers."""
@@ -41,6 +42,7 @@ class EventLog:
         """End the log; readers end after its last event or raise the error there."""
         self.is_closed = True
         self._error = error
+        self._readers |= self._pausing
         self._wake()
 
     async def batches(
@@ -63,19 +65,24 @@ class EventLog:
                 if self._error is not None:
                     raise self._error
                 return
-            elif not await self._has_changed(patience):
+            elif not await self._change(self._readers, patience):
                 yield []
 
-    async def _has_changed(self, patience: float | None) -> bool:
-        """Wait for a change; return False if there is none in time."""
+    async def pause(self, seconds: float) -> None:
+        """Wait, so that events gather; the end of the log ends the pause."""
+        if not self.is_closed:
+            await self._change(self._pausing, seconds)
+
+    async def _change(self, waiting: set[asyncio.Future[bool]], patience: float | None) -> bool:
+        """Wait among others for a change; return False if there is none in time."""
         loop = asyncio.get_running_loop()
         change: asyncio.Future[bool] = loop.create_future()
         timer = None if patience is None else loop.call_later(patience, _settle, change, False)
-        self._readers.add(change)
+        waiting.add(change)
         try:
             return await change
         finally:
-            self._readers.discard(change)
+            waiting.discard(change)
             if timer is not None:
                 timer.cancel()
 

@@ -165,8 +165,7 @@ class EventStream(StreamingResponse):
                         await write(encode_events(batch))
                     elif has_begun:
                         await write(self._ping)
-                    if not self._log.is_closed:
-                        await asyncio.sleep(_PACE)
+                    await self._log.pause(_PACE)
         except Exception as error:
             if not has_begun:
                 raise

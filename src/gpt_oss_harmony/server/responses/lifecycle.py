@@ -64,7 +64,8 @@ async def start_response(
         is_quick = request.is_short_chat and history is None
         plan = planning() if is_quick else await pools.encoding.run(owner, planning)
         prepared = await with_grammar(services, owner, plan.turn, plan.prepared)
-        plan = replace(plan, prepared=prepared, claims=[*claims, *plan.claims])
+        if claims or prepared is not plan.prepared:
+            plan = replace(plan, prepared=prepared, claims=[*claims, *plan.claims])
     if not (plan.is_stored or plan.claims):
         return ResponseRun(services, plan)
     held = ExitStack()
