@@ -112,7 +112,7 @@ async def list_files(
     services, owner = services_of(request), caller.owner
     uploads = services.store.uploads
     page = await uploads.page(owner, after=after, limit=limit, order=order, purpose=purpose)
-    return list_json([_file_json(file) for file in page.files], has_more=page.has_more)
+    return list_json([_file_json(file) for file in page.items], has_more=page.has_more)
 
 
 @router.get("/{file_id}")

@@ -10,7 +10,9 @@ from sqlalchemy import Connection, Row, Select, and_, delete, insert, select, up
 
 from .database import Database
 from .errors import ItemIdError, NotFoundError
-from .items import (
+from .owned_data import Quota, size_of
+from .rows import (
+    ITEM,
     NewItem,
     Order,
     Page,
@@ -21,7 +23,6 @@ from .items import (
     read_item,
     read_page,
 )
-from .quota import Quota, size_of
 from .tables import conversation_items, conversations
 
 __all__ = ["Conversation", "Conversations", "append_items", "conversation_length"]
@@ -52,19 +53,10 @@ class Conversations:
         Raises `ItemIdError`, and `StorageFullError` if the owner has no room for it.
         """
         check_ids(items)
-        self._quota.add(
-            conversation.owner, size_of(conversation.metadata, *(item.item for item in items))
-        )
+        self._quota.add(conversation.owner, size_of(conversation.metadata, *map(ITEM, items)))
         with self._database.writing() as connection:
-            connection.execute(
-                insert(conversations).values(
-                    id=conversation.id,
-                    owner=conversation.owner,
-                    created_at=conversation.created_at,
-                    metadata=conversation.metadata,
-                    next_position=len(items),
-                )
-            )
+            values = {**vars(conversation), "next_position": len(items)}
+            connection.execute(insert(conversations).values(values))
             _insert(connection, conversation.id, items, 0)
 
     def get(self, id: str, owner: str) -> Conversation:
@@ -103,7 +95,7 @@ class Conversations:
         after: str | None = None,
         limit: int = 20,
         order: Order = "desc",
-    ) -> Page:
+    ) -> Page[StoredItem]:
         """Read at most `limit` items after the item `after`, in this `order`."""
         belongs = conversation_items.c.conversation_id == id
         with self._database.reading() as connection:
@@ -129,7 +121,7 @@ class Conversations:
         `StorageFullError` if the owner has no room for them.
         """
         check_ids(items)
-        self._quota.add(owner, size_of(*(item.item for item in items)))
+        self._quota.add(owner, size_of(*map(ITEM, items)))
         with self._database.writing() as connection:
             row = _visible(connection, id, owner, to_write=True)
             taken = _existing_ids(connection, id, [item.id for item in items])

@@ -8,7 +8,6 @@ beside it; the server may have several processes.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 import sqlite3
@@ -23,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from ..private_files import make_private, open_private
-from .database import Database
+from .database import Database, lock_key
 from .errors import StoreInUseError
 
 __all__ = ["Lease", "ServerClock", "lease_in"]
@@ -119,7 +118,7 @@ class _PostgresLease:
         self._database = database
         # Outside of the pool: one connection, which stays open and in no transaction.
         self._engine = create_engine(database.url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-        self._key = _lock_key(server_id)
+        self._key = lock_key(f"server {server_id}")
         self._connection: Connection | None = None
 
     def acquire(self) -> None:
@@ -145,14 +144,9 @@ class _PostgresLease:
 
     def is_gone(self, connection: Connection, server_id: str) -> bool:
         taken = text("SELECT pg_try_advisory_xact_lock(:key)")
-        return bool(connection.execute(taken, {"key": _lock_key(server_id)}).scalar())
+        return bool(connection.execute(taken, {"key": lock_key(f"server {server_id}")}).scalar())
 
     def release(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-def _lock_key(server_id: str) -> int:
-    digest = hashlib.sha256(f"harmony server {server_id}".encode()).digest()
-    return int.from_bytes(digest[:8], "big", signed=True)

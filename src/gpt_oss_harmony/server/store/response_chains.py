@@ -1,4 +1,7 @@
-"""Responses that follow each other by ``previous_response_id``.
+"""Responses that follow each other by ``previous_response_id``, and what the next one continues.
+
+It continues the items of the chain, and the sessions of built-in tools: the state of each in the
+conversation, as text.
 
 A response can only follow an existing one, so chains have no circles.
 
@@ -10,40 +13,53 @@ each of its responses.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import (
     CTE,
     ColumnElement,
     Connection,
+    Row,
     Select,
     and_,
     delete,
     func,
+    insert,
     literal,
+    or_,
     select,
-    text,
     update,
 )
 
-from .database import Database
+from .database import DELETIONS, Database
 from .errors import NotFoundError
-from .expiring_rows import is_kept
-from .items import StoredItem, item_columns, read_item
-from .tables import container_files, conversation_items, response_items, responses
+from .leases import ServerClock
+from .rows import StoredItem, is_kept, item_columns, read_item
+from .tables import (
+    container_files,
+    conversation_items,
+    conversation_sessions,
+    conversations,
+    response_items,
+    response_sessions,
+    responses,
+)
 
 __all__ = [
-    "chain_of",
+    "StoredSession",
+    "ToolSessions",
     "delete_expired",
     "forget",
+    "insert_sessions",
     "read_history",
-    "take_turns",
+    "replace_sessions",
     "visible",
     "visible_to",
 ]
 
 _BATCH = 200  # rows of one statement or transaction; others write in between
-_LOCK = 0x6861726D6F6E7A  # deletions take turns; otherwise two could leave a row to each other
 
 
 def visible(now: float) -> ColumnElement[bool]:
@@ -56,7 +72,7 @@ def visible_to(owner: str, now: float, id: str) -> ColumnElement[bool]:
     return and_(responses.c.id == id, responses.c.owner == owner, visible(now))
 
 
-def chain_of(id: str, owner: str, now: float) -> CTE:
+def _chain_of(id: str, owner: str, now: float) -> CTE:
     """Select a response (`age` 0), the one before it (`age` 1), and so on."""
     newest = select(
         responses.c.id,
@@ -86,7 +102,7 @@ def read_history(connection: Connection, id: str, owner: str, now: float) -> lis
     If the first response was made in a conversation, the items that the conversation had then come
     first, without deleted ones. This takes three queries for any length. Raises `NotFoundError`.
     """
-    chain = chain_of(id, owner, now)
+    chain = _chain_of(id, owner, now)
     first = connection.execute(select(chain).order_by(chain.c.age.desc()).limit(1)).first()
     if first is None:
         raise NotFoundError("response", id)
@@ -111,15 +127,9 @@ def read_history(connection: Connection, id: str, owner: str, now: float) -> lis
     return history
 
 
-def take_turns(database: Database, connection: Connection) -> None:
-    """Wait until no other transaction deletes responses."""
-    if not database.is_sqlite:
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-
-
 def forget(database: Database, connection: Connection, ids: list[str]) -> None:
     """Delete responses and those before them that no other response follows."""
-    take_turns(database, connection)
+    database.lock(connection, DELETIONS)
     connection.execute(
         update(responses)
         .where(responses.c.id.in_(ids))
@@ -184,3 +194,110 @@ def _deleted_chain(id: str) -> Select[Any]:
         .scalar_subquery()
     )
     return select(chain.c.id, followers.label("followers")).order_by(chain.c.age)
+
+
+# Sessions of tools
+
+
+@dataclass(frozen=True)
+class StoredSession:
+    """The session of a tool: its id stays the same for the whole conversation."""
+
+    tool: str
+    id: str
+    data: str = field(repr=False)
+
+
+class ToolSessions:
+    """The sessions in a database; `Store` makes it."""
+
+    def __init__(self, database: Database, server: ServerClock) -> None:
+        self._database = database
+        self._server = server
+
+    def after_response(self, id: str, owner: str) -> list[StoredSession]:
+        """Read the sessions for the response that follows this one.
+
+        The session of a tool is that of the newest response in the chain that used the tool, or
+        else that of the conversation in which the chain began.
+        """
+        chain = _chain_of(id, owner, self._server.now())
+        table = response_sessions
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                select(table.c.response_id, table.c.tool)
+                .join(chain, table.c.response_id == chain.c.id)
+                .order_by(chain.c.age.desc())
+            )
+            newest = {row.tool: row.response_id for row in rows}  # the last of each
+            used = (
+                and_(table.c.response_id == response_id, table.c.tool == tool)
+                for tool, response_id in newest.items()
+            )
+            rows_of_chain = connection.execute(select(table).where(or_(False, *used))).all()
+            began = select(chain.c.conversation_id).order_by(chain.c.age.desc()).limit(1)
+            conversation_id = connection.execute(began).scalar()
+            older = _of_conversation(connection, conversation_id, owner)
+        return list({row.tool: _session(row) for row in [*older, *rows_of_chain]}.values())
+
+    def in_conversation(self, id: str, owner: str) -> list[StoredSession]:
+        """Read the sessions for the next response in a conversation."""
+        with self._database.reading() as connection:
+            return [_session(row) for row in _of_conversation(connection, id, owner)]
+
+    def by_id(self, id: str, tool: str, owner: str) -> StoredSession | None:
+        """Read the newest session of a tool with an id; None if the owner has none."""
+        table = response_sessions
+        newest = (
+            select(table)
+            .join(responses, responses.c.id == table.c.response_id)
+            .where(table.c.id == id, table.c.tool == tool)
+            .where(responses.c.owner == owner, visible(self._server.now()))
+            .order_by(responses.c.created_at.desc(), responses.c.id.desc())
+            .limit(1)
+        )
+        in_conversation = (
+            select(conversation_sessions)
+            .join(conversations, conversations.c.id == conversation_sessions.c.conversation_id)
+            .where(conversation_sessions.c.id == id, conversation_sessions.c.tool == tool)
+            .where(conversations.c.owner == owner)
+        )
+        with self._database.reading() as connection:
+            row = connection.execute(newest).first() or connection.execute(in_conversation).first()
+        return None if row is None else _session(row)
+
+
+def insert_sessions(
+    connection: Connection, response_id: str, sessions: Iterable[StoredSession]
+) -> None:
+    """Store sessions as those of a response."""
+    rows = [{"response_id": response_id, **vars(session)} for session in sessions]
+    if rows:
+        connection.execute(insert(response_sessions), rows)
+
+
+def replace_sessions(
+    connection: Connection, conversation_id: str, sessions: Iterable[StoredSession]
+) -> None:
+    """Store sessions as those of a conversation, whose row is locked."""
+    table = conversation_sessions
+    rows = [{"conversation_id": conversation_id, **vars(session)} for session in sessions]
+    for row in rows:
+        replaced = and_(table.c.conversation_id == conversation_id, table.c.tool == row["tool"])
+        connection.execute(delete(table).where(replaced))
+    if rows:
+        connection.execute(insert(table), rows)
+
+
+def _of_conversation(connection: Connection, id: str | None, owner: str) -> list[Row[Any]]:
+    table = conversation_sessions
+    query = (
+        select(table)
+        .join(conversations, conversations.c.id == table.c.conversation_id)
+        .where(conversations.c.id == id, conversations.c.owner == owner)
+    )
+    return [] if id is None else list(connection.execute(query))
+
+
+def _session(row: Row[Any]) -> StoredSession:
+    return StoredSession(row.tool, row.id, row.data)

@@ -5,18 +5,30 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, and_, bindparam, insert, or_, select, union, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from .claims import Claim, Claims
 from .conversations import append_items, conversation_length
 from .database import Database
 from .errors import NotFoundError
-from .items import (
+from .keys import Claim, Claims, end_requests
+from .leases import Lease, ServerClock
+from .owned_data import Quota, size_of
+from .response_chains import (
+    StoredSession,
+    delete_expired,
+    forget,
+    insert_sessions,
+    read_history,
+    replace_sessions,
+    visible_to,
+)
+from .rows import (
+    ITEM,
     NewItem,
     Order,
     Page,
@@ -27,12 +39,7 @@ from .items import (
     read_item,
     read_page,
 )
-from .key_requests import end_requests
-from .leases import Lease, ServerClock
-from .quota import Quota, size_of
-from .response_chains import delete_expired, forget, read_history, visible_to
 from .tables import key_requests, response_items, responses
-from .tool_sessions import StoredSession, insert_sessions, replace_sessions
 
 __all__ = ["NewResponse", "Responses", "StoredResponse"]
 
@@ -97,11 +104,6 @@ class StoredResponse:
         return self.status in _RUNNING
 
 
-class _Belonging(NamedTuple):
-    conversation_id: str | None
-    owner: str
-
-
 class Responses:
     """The responses in a database, for one server; `Store` makes it."""
 
@@ -121,9 +123,8 @@ class Responses:
         owner has no room for it.
         """
         check_ids(response.input)
-        self._quota.add(
-            response.owner, size_of(response.body, *(item.item for item in response.input))
-        )
+        size = size_of(response.body, *map(ITEM, response.input))
+        self._quota.add(response.owner, size)
         previous = response.previous_response_id
         taken = self._claims.taken(
             response.claims, response.owner, response.id, response.expires_at
@@ -135,22 +136,15 @@ class Responses:
                 # A deletion waits for the end of this, and then finds the follower.
                 if connection.execute(query.with_for_update(read=True)).first() is None:
                     raise NotFoundError("response", previous)
+            length = conversation_length(connection, response.conversation_id, response.owner)
             values = {
-                "id": response.id,
-                "owner": response.owner,
-                "status": response.status,
-                "background": response.background,
-                "created_at": response.created_at,
-                "expires_at": response.expires_at,
-                "previous_response_id": response.previous_response_id,
-                "conversation_id": response.conversation_id,
-                "conversation_length": conversation_length(
-                    connection, response.conversation_id, response.owner
-                ),
+                **vars(response),
+                "conversation_length": length,
                 "server_id": self._server.id,
                 "deleted": False,
                 "body": dict(response.body),
             }
+            del values["input"], values["claims"]
             connection.execute(_NEW, values)
             _insert(connection, response.id, "input", response.input)
 
@@ -201,7 +195,7 @@ class Responses:
                 added = [*(item.as_new() for item in stored), *output]
                 if append_items(connection, response.conversation_id, response.owner, added):
                     replace_sessions(connection, response.conversation_id, sessions)
-        self._quota.note(response.owner, size_of(blob, *(item.item for item in output)))
+        self._quota.note(response.owner, size_of(blob, *map(ITEM, output)))
         return True
 
     def get(self, id: str, owner: str) -> StoredResponse:
@@ -209,20 +203,7 @@ class Responses:
         with self._database.reading() as connection:
             row = self._visible(connection, id, owner)
             output = tuple(_items(connection, id, "output"))
-        return StoredResponse(
-            id=row.id,
-            owner=row.owner,
-            status=row.status,
-            background=row.background,
-            created_at=row.created_at,
-            completed_at=row.completed_at,
-            expires_at=row.expires_at,
-            previous_response_id=row.previous_response_id,
-            conversation_id=row.conversation_id,
-            server_id=row.server_id,
-            body=row.body,
-            output=output,
-        )
+        return StoredResponse(**row._mapping, output=output)
 
     def input_items(
         self,
@@ -232,7 +213,7 @@ class Responses:
         after: str | None = None,
         limit: int = 20,
         order: Order = "desc",
-    ) -> Page:
+    ) -> Page[StoredItem]:
         """Read the items of the request, without those of earlier responses.
 
         Raises `NotFoundError` for the response, and for the item `after`.
@@ -294,15 +275,15 @@ class Responses:
                     end_requests(connection, server_id, self._server.now())
         return count
 
-    def _change(self, connection: Connection, id: str, **values: Any) -> _Belonging | None:
+    def _change(self, connection: Connection, id: str, **values: Any) -> Row[Any] | None:
         """Change a response of this server; return its conversation and owner."""
         which = {"this_id": id, "this_server": self._server.id}
-        row = connection.execute(_change(*values), {**which, **values}).first()
-        return None if row is None else _Belonging(*row)
+        return connection.execute(_change(*values), {**which, **values}).first()
 
     def _visible(self, connection: Connection, id: str, owner: str) -> Row[Any]:
-        columns = [column for column in responses.c if column.name != "events"]
-        query = select(*columns).where(visible_to(owner, self._server.now(), id))
+        names = (field.name for field in fields(StoredResponse) if field.name != "output")
+        is_visible = visible_to(owner, self._server.now(), id)
+        query = select(*(responses.c[name] for name in names)).where(is_visible)
         row = connection.execute(query).first()
         if row is None:
             raise NotFoundError("response", id)

@@ -13,23 +13,18 @@ from typing import Any
 from sqlalchemy import URL, Connection, Select, func, select
 
 from .chat_completions import StoredCompletions
-from .claims import Claims
-from .container_files import ContainerFiles
-from .contents import sweep_all
+from .containers import ContainerFiles, Containers
 from .conversations import Conversations
 from .database import Database, migrate
 from .errors import StoreError
-from .items import StoredItem, item_columns, read_item
-from .key_requests import KeyRequests
-from .keys import Keys
+from .files import Uploads, sweep_all
+from .keys import Claims, KeyRequests, Keys
 from .leases import ServerClock, lease_in
-from .owned_data import OwnedData
-from .quota import Quota
-from .response_chains import visible
+from .owned_data import OwnedData, Quota
+from .response_chains import ToolSessions, visible
 from .responses import Responses
+from .rows import StoredItem, item_columns, read_item
 from .tables import conversation_items, conversations, response_items, responses
-from .tool_sessions import ToolSessions
-from .uploads import Containers, Uploads
 
 __all__ = ["Store"]
 
@@ -117,11 +112,9 @@ class Store:
         Once a minute is often enough. After `start_serving` was called, this also does the same.
         """
         self.responses.delete_expired()
-        self.completions.delete_expired()
-        self.uploads.delete_expired()
-        self.containers.delete_expired()
-        self.key_requests.delete_expired()
-        self.claims.delete_expired()
+        expiring = (self.completions, self.uploads, self.containers, self.key_requests, self.claims)
+        for rows in expiring:
+            rows.delete_expired()
         sweep_all(self._database)
         self._database.free_space()
         if self._is_serving:

@@ -1,0 +1,253 @@
+"""Rows of tables as dataclasses, and pages of them: rows of owners that expire, and items in order.
+
+Times are in seconds since 1970. A row whose ``expires_at`` is null never expires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Table,
+    and_,
+    delete,
+    insert,
+    or_,
+    select,
+)
+
+from .database import Database
+from .errors import ItemIdError, NotFoundError
+from .leases import ServerClock
+from .owned_data import Quota
+
+__all__ = [
+    "ITEM",
+    "ExpiringRows",
+    "NewItem",
+    "Order",
+    "OwnedRows",
+    "Page",
+    "StoredItem",
+    "check_ids",
+    "insert_items",
+    "is_kept",
+    "item_columns",
+    "read_item",
+    "read_page",
+]
+
+Order: TypeAlias = Literal["asc", "desc"]
+_LONGEST_ID = 500  # characters; an index of PostgreSQL takes no row above 2,704 bytes
+_BATCH = 200  # rows that are read at a time
+
+_Record = TypeVar("_Record")
+
+
+@dataclass(frozen=True)
+class Page(Generic[_Record]):
+    """Some rows of a list; `has_more` is true if more follow in the requested order."""
+
+    items: tuple[_Record, ...]
+    has_more: bool
+
+
+# Rows that expire
+
+
+def is_kept(table: Table, now: float) -> ColumnElement[bool]:
+    """Select the rows that have not expired."""
+    return or_(table.c.expires_at.is_(None), table.c.expires_at > int(now))
+
+
+class ExpiringRows:
+    """The rows of `table`, which has the column ``expires_at``; `Store` makes it."""
+
+    table: ClassVar[Table]
+
+    def __init__(self, database: Database, server: ServerClock) -> None:
+        self._database = database
+        self._server = server
+
+    def delete_expired(self) -> int:
+        """Delete expired rows; return their number."""
+        expired = self.table.c.expires_at <= int(self._server.now())
+        with self._database.writing() as connection:
+            return connection.execute(delete(self.table).where(expired)).rowcount
+
+
+class OwnedRows(ExpiringRows, Generic[_Record]):
+    """Rows with the columns ``id``, ``owner``, ``created_at`` and ``expires_at``.
+
+    `record` is the dataclass of a row, with a field for each column that it has. `kind` names a row
+    in errors. Only its owner sees a row. What is added counts in `quota`.
+    """
+
+    kind: ClassVar[str]
+    record: ClassVar[type[Any]]
+
+    def __init__(self, database: Database, server: ServerClock, quota: Quota) -> None:
+        super().__init__(database, server)
+        self._quota = quota
+
+    def get(self, id: str, owner: str) -> _Record:
+        """Read a row. Raises `NotFoundError`."""
+        with self._database.reading() as connection:
+            return self.read(connection, id, owner)
+
+    def read(self, connection: Connection, id: str, owner: str) -> _Record:
+        """Read a row in a transaction. Raises `NotFoundError`."""
+        row = connection.execute(self._visible(owner).where(self.table.c.id == id)).first()
+        if row is None:
+            raise NotFoundError(self.kind, id)
+        return self._read_row(row)
+
+    def _read_row(self, row: Row[Any]) -> _Record:
+        record: _Record = self.record(**row._mapping)
+        return record
+
+    def _visible(self, owner: str) -> Select[Any]:
+        """Select the rows of an owner that have not expired."""
+        columns = (self.table.c[field.name] for field in fields(self.record))
+        is_kept_now = is_kept(self.table, self._server.now())
+        return select(*columns).where(self.table.c.owner == owner, is_kept_now)
+
+    def _page(
+        self,
+        query: Select[Any],
+        owner: str,
+        *,
+        after: str | None,
+        limit: int,
+        order: Order,
+        is_wanted: Callable[[_Record], bool] = lambda record: True,
+    ) -> Page[_Record]:
+        """Read rows of `query` after the one with the id `after`, by creation time and id."""
+        created_at, id = self.table.c.created_at, self.table.c.id
+        found: list[_Record] = []
+        with self._database.reading() as connection:
+            if after is not None:
+                start: Any = self.read(connection, after, owner)
+                is_later, is_behind = created_at > start.created_at, id > start.id
+                if order == "desc":
+                    is_later, is_behind = created_at < start.created_at, id < start.id
+                same_second = and_(created_at == start.created_at, is_behind)
+                query = query.where(or_(is_later, same_second))
+            keys = [key.asc() if order == "asc" else key.desc() for key in (created_at, id)]
+            query = query.order_by(*keys).execution_options(yield_per=_BATCH)
+            with connection.execute(query) as rows:
+                for record in filter(is_wanted, map(self._read_row, rows)):
+                    found.append(record)
+                    if len(found) > limit:
+                        break
+        return Page(tuple(found[:limit]), has_more=len(found) > limit)
+
+
+# Items of responses and conversations
+
+
+@dataclass(frozen=True)
+class NewItem:
+    """An item to store: its id, its JSON, and its sampled token ids.
+
+    `messages` is additional JSON that clients do not see.
+    """
+
+    id: str
+    item: Mapping[str, Any]
+    tokens: Sequence[int] | None = None
+    messages: Sequence[Mapping[str, Any]] | None = None
+
+
+ITEM = attrgetter("item")
+"""Return the JSON of an item."""
+
+
+@dataclass(frozen=True)
+class StoredItem:
+    """A stored item; `tokens` is None for one that was not sampled."""
+
+    id: str
+    item: dict[str, Any]
+    tokens: tuple[int, ...] | None = None
+    messages: list[dict[str, Any]] | None = None
+
+    def as_new(self) -> NewItem:
+        """Return it as an item to store elsewhere."""
+        return NewItem(self.id, self.item, self.tokens, self.messages)
+
+
+def check_ids(items: Iterable[NewItem]) -> None:
+    """Raise `ItemIdError` for the first id that is too long or occurs twice."""
+    seen: set[str] = set()
+    for item in items:
+        if len(item.id) > _LONGEST_ID:
+            raise ItemIdError(
+                f"the id of an item has {len(item.id):,} characters; use at most {_LONGEST_ID}",
+                item.id,
+            )
+        if item.id in seen:
+            raise ItemIdError(f"two items have the id {item.id!r}; leave one out", item.id)
+        seen.add(item.id)
+
+
+def insert_items(
+    connection: Connection,
+    table: Table,
+    belongs: Mapping[str, str],
+    items: Iterable[NewItem],
+    first_position: int = 0,
+) -> None:
+    """Write items in order; `belongs` has the columns of their owner, such as the response."""
+    rows = [
+        {
+            **belongs,
+            "position": position,
+            "id": item.id,
+            "item": dict(item.item),
+            "tokens": None if item.tokens is None else tuple(item.tokens),
+            "messages": None if item.messages is None else list(item.messages),
+        }
+        for position, item in enumerate(items, first_position)
+    ]
+    if rows:
+        connection.execute(insert(table), rows)
+
+
+def item_columns(table: Table) -> Select[Any]:
+    """Select the columns of `read_item`."""
+    return select(table.c.id, table.c.item, table.c.tokens, table.c.messages)
+
+
+def read_item(row: Row[Any]) -> StoredItem:
+    """Convert a row to a dataclass."""
+    return StoredItem(row.id, row.item, row.tokens, row.messages)
+
+
+def read_page(
+    connection: Connection,
+    table: Table,
+    belongs: ColumnElement[bool],
+    *,
+    after: str | None,
+    limit: int,
+    order: Order,
+) -> Page[StoredItem]:
+    """Read at most `limit` items of `belongs` after the item with the id `after`."""
+    position = table.c.position
+    query = item_columns(table).where(belongs)
+    if after is not None:
+        start = connection.execute(select(position).where(belongs, table.c.id == after)).scalar()
+        if start is None:
+            raise NotFoundError("item", after)
+        query = query.where(position > start if order == "asc" else position < start)
+    query = query.order_by(position.asc() if order == "asc" else position.desc())
+    rows = connection.execute(query.limit(limit + 1)).all()
+    return Page(tuple(map(read_item, rows[:limit])), has_more=len(rows) > limit)
