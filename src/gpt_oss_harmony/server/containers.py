@@ -20,11 +20,10 @@ from .auth.api_keys import AuthenticatedCaller
 from .files import CONTENT, download, plain_name
 from .http.errors import ApiError
 from .http.json import ListPage, list_json
-from .identifiers import new_id
 from .limited_route import LimitedRoute
 from .repeated_requests import IdempotencyKey, stored_once
 from .services import services_of
-from .store import ContainerFile, Order, Store, StoredContainer, UploadedFile
+from .store import ContainerFile, Order, Store, StoredContainer, UploadedFile, new_id
 
 __all__ = ["router"]
 

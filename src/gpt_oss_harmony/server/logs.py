@@ -15,8 +15,7 @@ import traceback
 from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple
 
-from .identifiers import new_id
-from .store.errors import StoreError
+from .store import StoreError, new_id
 
 __all__ = [
     "CURRENT_REQUEST",

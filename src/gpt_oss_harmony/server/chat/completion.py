@@ -30,7 +30,7 @@ from ..generation.events import (
     Usage,
     repetition_detail,
 )
-from ..identifiers import new_id
+from ..store import new_id
 
 __all__ = [
     "ChatChoice",

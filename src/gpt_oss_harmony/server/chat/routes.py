@@ -22,11 +22,11 @@ from ..http.event_log import Event
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, event_of, json_or_stream
-from ..identifiers import new_id
 from ..json_text import PLACEHOLDER, json_around, json_text
 from ..limited_route import LimitedRoute
 from ..repeated_requests import IdempotencyKey, RequestKey
 from ..services import Services, services_of
+from ..store import new_id
 from .completion import (
     ChatChoice,
     ChatCompletion,

@@ -19,9 +19,9 @@ from ..http.event_log import Event
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, event_of, json_or_stream
-from ..identifiers import new_id
 from ..limited_route import LimitedRoute
 from ..services import Services, services_of
+from ..store import new_id
 from .choices import (
     ChoicePlan,
     CompletionBody,

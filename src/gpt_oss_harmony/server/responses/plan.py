@@ -24,9 +24,8 @@ from ...sampled_messages import SampledMessage
 from ..auth.api_keys import Caller
 from ..encryption import OwnerCipher
 from ..generation.preparation import RENDERING, PreparedTurn, prepare_turn
-from ..identifiers import new_id
 from ..services import Services
-from ..store import Claim, NotFoundError, StoredSession
+from ..store import Claim, NotFoundError, StoredSession, new_id
 from ..tools.conversation_tools import ConversationTools, FileStorage
 from ..tools.mcp import (
     AnsweredRequests,

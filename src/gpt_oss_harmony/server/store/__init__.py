@@ -5,7 +5,7 @@
     errors
     database → leases         transactions, migrations; locks of running servers
     tables → owned_data       columns; all data of one owner, its size, and the limit of that
-    rows                      rows as dataclasses: their expiry and order, and pages of them
+    rows                      rows as dataclasses: their ids, expiry and order, and pages of them
     response_chains           responses that follow each other, and their tools' sessions
     responses, conversations, files, containers, chat_completions
     keys                      API keys, their requests, and what these claim
@@ -33,7 +33,7 @@ from .keys import Claim, Claims, KeyLimits, KeyRecord, KeyRequest, KeyRequests, 
 from .owned_data import OwnedData, OwnedRow
 from .response_chains import StoredSession, ToolSessions
 from .responses import NewResponse, Responses, StoredResponse
-from .rows import NewItem, Order, Page, StoredItem
+from .rows import NewItem, Order, Page, StoredItem, new_id
 from .store import Store
 
 __all__ = [
@@ -75,4 +75,5 @@ __all__ = [
     "UploadedFile",
     "Uploads",
     "database_name",
+    "new_id",
 ]

@@ -1,10 +1,12 @@
-"""Rows of tables as dataclasses, and pages of them: rows of owners that expire, and items in order.
+"""Rows of tables as dataclasses, their ids, and pages of them: rows of owners, items in order.
 
 Times are in seconds since 1970. A row whose ``expires_at`` is null never expires.
 """
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -40,6 +42,7 @@ __all__ = [
     "insert_items",
     "is_kept",
     "item_columns",
+    "new_id",
     "read_item",
     "read_page",
 ]
@@ -49,6 +52,16 @@ _LONGEST_ID = 500  # characters; an index of PostgreSQL takes no row above 2,704
 _BATCH = 200  # rows that are read at a time
 
 _Record = TypeVar("_Record")
+
+
+def new_id(prefix: str) -> str:
+    """Make an id that nobody can guess, such as ``chatcmpl-...`` or ``call_...``.
+
+    Ids sort by the microsecond at which they were made, so they order rows of the same second. Then
+    come 72 random bits.
+    """
+    joint = "" if prefix.endswith("-") else "_"
+    return f"{prefix}{joint}{time.time_ns() // 1000:014x}{secrets.token_hex(9)}"
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from ...conversation.messages import Message
 from ...conversation.tool_namespaces import namespace_of
 from ...tools.tool import ServerFunction, Tool, ToolSession
 from ...tools.tool_message import Attachment, ToolMessage, failure_message
-from ..identifiers import new_id
-from ..store import ContainerFile, NewFile, StoredSession, StoreError, UploadedFile
+from ..store import ContainerFile, NewFile, StoredSession, StoreError, UploadedFile, new_id
 from ..stored import AsyncStore
 from .call_items import FinishedCall, call_fields, mcp_fields, pages_of
 from .citations import CitedAnswer, file_citations, unnamed_files

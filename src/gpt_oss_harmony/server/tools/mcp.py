@@ -21,7 +21,7 @@ from ...conversation.tool_namespaces import ToolNamespaceConfig
 from ...sampled_messages import SampledMessage
 from ...tools.tool import ServerFunction, ServerTool, Tool
 from ...tools.tool_message import failure_message
-from ..identifiers import new_id
+from ..store import new_id
 
 __all__ = [
     "AnsweredRequests",
