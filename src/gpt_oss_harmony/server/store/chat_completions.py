@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, insert, update
+from sqlalchemy import insert
 
 from .owned_data import size_of
-from .rows import Order, OwnedRows, Page
+from .rows import DescribedRows, Order, Page
 from .tables import chat_completions
 
 __all__ = ["StoredCompletion", "StoredCompletions"]
@@ -29,7 +29,7 @@ class StoredCompletion:
     messages: list[Any]
 
 
-class StoredCompletions(OwnedRows[StoredCompletion]):
+class StoredCompletions(DescribedRows[StoredCompletion]):
     """The chat completions in a database; `Store` makes it."""
 
     kind = "completion"
@@ -41,20 +41,6 @@ class StoredCompletions(OwnedRows[StoredCompletion]):
         self._quota.add(completion.owner, size_of(completion.completion, completion.messages))
         with self._database.writing() as connection:
             connection.execute(insert(chat_completions).values(**vars(completion)))
-
-    def update(self, id: str, owner: str, metadata: Mapping[str, str]) -> StoredCompletion:
-        """Replace the metadata; return the completion. Raises `NotFoundError`."""
-        with self._database.writing() as connection:
-            completion = self.read(connection, id, owner)
-            change = update(chat_completions).where(chat_completions.c.id == id)
-            connection.execute(change.values(metadata=dict(metadata)))
-            return replace(completion, metadata=dict(metadata))
-
-    def delete(self, id: str, owner: str) -> None:
-        """Delete a completion. Raises `NotFoundError`."""
-        with self._database.writing() as connection:
-            self.read(connection, id, owner)
-            connection.execute(delete(chat_completions).where(chat_completions.c.id == id))
 
     def page(
         self,

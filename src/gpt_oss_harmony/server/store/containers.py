@@ -153,10 +153,12 @@ class Containers(OwnedRows[StoredContainer]):
                 raise NotFoundError("file", file_id)
             sweep(connection, owner)
 
-    def read(self, connection: Connection, id: str, owner: str) -> StoredContainer:
+    def read(
+        self, connection: Connection, id: str, owner: str, *, to_write: bool = False
+    ) -> StoredContainer:
         """Read a container, which may be the session of a tool. Raises `NotFoundError`."""
         with suppress(NotFoundError):
-            return super().read(connection, id, owner)
+            return super().read(connection, id, owner, to_write=to_write)
         used = connection.execute(
             select(
                 func.min(responses.c.created_at).label("created_at"),

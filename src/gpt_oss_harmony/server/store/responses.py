@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row, and_, bindparam, insert, or_, select, union, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from .conversations import append_items, conversation_length
+from .conversations import Conversations
 from .database import Database
 from .errors import NotFoundError
 from .keys import Claim, Claims, end_requests
@@ -108,12 +109,18 @@ class Responses:
     """The responses in a database, for one server; `Store` makes it."""
 
     def __init__(
-        self, database: Database, server: ServerClock, quota: Quota, claims: Claims
+        self,
+        database: Database,
+        server: ServerClock,
+        quota: Quota,
+        claims: Claims,
+        conversations: Conversations,
     ) -> None:
         self._database = database
         self._server = server
         self._quota = quota
         self._claims = claims
+        self._conversations = conversations
 
     def begin(self, response: NewResponse) -> None:
         """Store a new response and its input.
@@ -136,7 +143,10 @@ class Responses:
                 # A deletion waits for the end of this, and then finds the follower.
                 if connection.execute(query.with_for_update(read=True)).first() is None:
                     raise NotFoundError("response", previous)
-            length = conversation_length(connection, response.conversation_id, response.owner)
+            length, conversation_id = None, response.conversation_id
+            if conversation_id is not None:
+                conversation = self._conversations.read(connection, conversation_id, response.owner)
+                length = conversation.next_position
             values = {
                 **vars(response),
                 "conversation_length": length,
@@ -193,7 +203,10 @@ class Responses:
             elif status != "failed":
                 stored = _items(connection, id, "input")
                 added = [*(item.as_new() for item in stored), *output]
-                if append_items(connection, response.conversation_id, response.owner, added):
+                with suppress(NotFoundError):  # the conversation was deleted meanwhile
+                    self._conversations.add_new(
+                        connection, response.conversation_id, response.owner, added
+                    )
                     replace_sessions(connection, response.conversation_id, sessions)
         self._quota.note(response.owner, size_of(blob, *map(ITEM, output)))
         return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
@@ -21,8 +21,11 @@ from sqlalchemy import (
     and_,
     delete,
     insert,
+    not_,
     or_,
     select,
+    true,
+    update,
 )
 
 from .database import Database
@@ -32,6 +35,7 @@ from .owned_data import Quota
 
 __all__ = [
     "ITEM",
+    "DescribedRows",
     "ExpiringRows",
     "NewItem",
     "Order",
@@ -76,12 +80,14 @@ class Page(Generic[_Record]):
 
 
 def is_kept(table: Table, now: float) -> ColumnElement[bool]:
-    """Select the rows that have not expired."""
+    """Select the rows that have not expired; rows without ``expires_at`` never do."""
+    if "expires_at" not in table.c:
+        return true()
     return or_(table.c.expires_at.is_(None), table.c.expires_at > int(now))
 
 
 class ExpiringRows:
-    """The rows of `table`, which has the column ``expires_at``; `Store` makes it."""
+    """The rows of `table`; `Store` makes it."""
 
     table: ClassVar[Table]
 
@@ -91,13 +97,13 @@ class ExpiringRows:
 
     def delete_expired(self) -> int:
         """Delete expired rows; return their number."""
-        expired = self.table.c.expires_at <= int(self._server.now())
+        expired = not_(is_kept(self.table, self._server.now()))
         with self._database.writing() as connection:
             return connection.execute(delete(self.table).where(expired)).rowcount
 
 
 class OwnedRows(ExpiringRows, Generic[_Record]):
-    """Rows with the columns ``id``, ``owner``, ``created_at`` and ``expires_at``.
+    """Rows with the columns ``id``, ``owner`` and ``created_at``.
 
     `record` is the dataclass of a row, with a field for each column that it has. `kind` names a row
     in errors. Only its owner sees a row. What is added counts in `quota`.
@@ -115,9 +121,12 @@ class OwnedRows(ExpiringRows, Generic[_Record]):
         with self._database.reading() as connection:
             return self.read(connection, id, owner)
 
-    def read(self, connection: Connection, id: str, owner: str) -> _Record:
-        """Read a row in a transaction. Raises `NotFoundError`."""
-        row = connection.execute(self._visible(owner).where(self.table.c.id == id)).first()
+    def read(
+        self, connection: Connection, id: str, owner: str, *, to_write: bool = False
+    ) -> _Record:
+        """Read a row in a transaction, and lock it `to_write`. Raises `NotFoundError`."""
+        query = self._visible(owner).where(self.table.c.id == id)
+        row = connection.execute(query.with_for_update() if to_write else query).first()
         if row is None:
             raise NotFoundError(self.kind, id)
         return self._read_row(row)
@@ -161,6 +170,25 @@ class OwnedRows(ExpiringRows, Generic[_Record]):
                     if len(found) > limit:
                         break
         return Page(tuple(found[:limit]), has_more=len(found) > limit)
+
+
+class DescribedRows(OwnedRows[_Record]):
+    """Rows of owners with the column ``metadata``; all methods raise `NotFoundError`."""
+
+    def update(self, id: str, owner: str, metadata: Mapping[str, Any]) -> _Record:
+        """Replace the metadata; return the row."""
+        with self._database.writing() as connection:
+            row: Any = self.read(connection, id, owner, to_write=True)
+            change = update(self.table).where(self.table.c.id == id)
+            connection.execute(change.values(metadata=dict(metadata)))
+        changed: _Record = replace(row, metadata=dict(metadata))
+        return changed
+
+    def delete(self, id: str, owner: str) -> None:
+        """Delete a row, with the rows that belong to it."""
+        with self._database.writing() as connection:
+            self.read(connection, id, owner, to_write=True)
+            connection.execute(delete(self.table).where(self.table.c.id == id))
 
 
 # Items of responses and conversations

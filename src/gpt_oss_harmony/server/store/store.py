@@ -71,8 +71,10 @@ class Store:
         self._is_serving = False
         self.quota = quota = Quota(self._database, max_stored_bytes)
         self.claims = Claims(self._database, self._server)
-        self.responses = Responses(self._database, self._server, quota, self.claims)
-        self.conversations = Conversations(self._database, quota)
+        self.conversations = Conversations(self._database, self._server, quota)
+        self.responses = Responses(
+            self._database, self._server, quota, self.claims, self.conversations
+        )
         self.sessions = ToolSessions(self._database, self._server)
         self.files = ContainerFiles(self._database, self._server, quota)
         self.uploads = Uploads(self._database, self._server, quota)
