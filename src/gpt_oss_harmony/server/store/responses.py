@@ -156,7 +156,8 @@ class Responses:
             }
             del values["input"], values["claims"]
             connection.execute(_NEW, values)
-            _insert(connection, response.id, "input", response.input)
+            belongs = {"response_id": response.id, "direction": "input"}
+            insert_items(connection, response_items, belongs, response.input)
 
     def update(self, id: str, status: str, body: Mapping[str, Any]) -> bool:
         """Change a running response; return False if it has ended or was deleted."""
@@ -197,7 +198,8 @@ class Responses:
             response = self._change(connection, id, **values)
             if response is None:
                 return False
-            _insert(connection, id, "output", output)
+            belongs = {"response_id": id, "direction": "output"}
+            insert_items(connection, response_items, belongs, output)
             if response.conversation_id is None:
                 insert_sessions(connection, id, sessions)
             elif status != "failed":
@@ -312,13 +314,6 @@ def _change(*columns: str) -> ReturningUpdate[Any]:
     selected = and_(responses.c.id == bindparam("this_id"), responses.c.deleted.is_(False), is_open)
     change = update(responses).where(selected).values({name: bindparam(name) for name in columns})
     return change.returning(responses.c.conversation_id, responses.c.owner)
-
-
-def _insert(
-    connection: Connection, id: str, direction: Literal["input", "output"], items: Iterable[NewItem]
-) -> None:
-    belongs = {"response_id": id, "direction": direction}
-    insert_items(connection, response_items, belongs, items)
 
 
 def _items(connection: Connection, id: str, direction: str) -> list[StoredItem]:

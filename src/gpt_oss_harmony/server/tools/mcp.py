@@ -87,6 +87,8 @@ class RequestedServers:
         self, history: Sequence[HistoryItem], input: Sequence[HistoryItem]
     ) -> list[dict[str, Any]]:
         """Return the listings that the conversation does not have yet."""
+        if not self.listings:
+            return []
         listed = [
             {name: item.item.get(name) for name in _LISTING_FIELDS}
             for item in (*history, *input)
@@ -240,6 +242,8 @@ def answered_requests(
     `functions` are the MCP functions that the request may call, by the label of their server;
     `find` reads a stored item. Raises `ConversationError` for an answer without a request.
     """
+    if not any(item.get("type") == _RESPONSE for item in request.items):
+        return AnsweredRequests(request, {})
     sent = [
         (item.get("type") == "item_reference" and find(str(item.get("id")))) or HistoryItem(item)
         for item in request.items
