@@ -67,42 +67,50 @@ async def create_chat_completion(
         "service_tier": None,
         "system_fingerprint": services.system_fingerprint,
     }
-    headers: dict[str, str] = {}
+    chat = _Chat(services, caller, body, head, {})
     if body.stream:
-        chunks = _chunks(services, caller, body, head, headers)
+        chunks = _chunks(chat)
         if body.store and key.is_given:
-            chunks = _chunks_once(services, caller, body, key, head, chunks)
-        return EventStream(chunks, ending="[DONE]", headers=headers)
-    work = _completion(services, caller, body, key, head, headers)
-    completion = await while_connected(request.receive, work)
-    return JsonResponse(completion, headers=headers)
+            chunks = _chunks_once(chat, key, chunks)
+        return EventStream(chunks, ending="[DONE]", headers=chat.headers)
+    completion = await while_connected(request.receive, _completion(chat, key))
+    return JsonResponse(completion, headers=chat.headers)
+
+
+class _Chat(NamedTuple):
+    """A request while it is answered; `headers` are filled before the response begins."""
+
+    services: Services
+    caller: Caller
+    body: ChatRequest
+    head: ChatHead
+    headers: dict[str, str]
 
 
 class _Step(NamedTuple):
-    """An event of a choice; the last event of all has the completion."""
+    """An event of a choice.
+
+    The last of all has the usages, and the completion if that is stored or sent.
+    """
 
     choice: SampledChoice
     event: TurnEvent
+    usages: Sequence[Usage] = ()
     completion: ChatCompletion | None = None
 
 
-async def _steps(
-    services: Services,
-    caller: Caller,
-    body: ChatRequest,
-    head: ChatHead,
-    headers: dict[str, str],
-) -> AsyncGenerator[_Step, None]:
+async def _steps(chat: _Chat) -> AsyncGenerator[_Step, None]:
     """Sample the choices at once; a completion with `store` is stored before the last step.
 
     The prompt and the grammar are the same for all. Each choice has its own slot at the engine,
     because it is as much work as another request. A request is refused as a whole or not at all.
     """
+    services, caller, body, head, headers = chat
     owner = caller.owner
     await services.admission.admit(owner)
-    date = services.current_date()
-    body = await services.file_texts.of_chat(owner, body)
-    turn, prepared = await prepared_turn(services, owner, partial(turn_of_chat, body, date=date))
+    filled = await services.file_texts.of_chat(owner, body)
+    read = partial(turn_of_chat, filled, date=services.current_date())
+    turn, prepared = await prepared_turn(services, owner, read)
     headers.update(constraint_headers(prepared))
     choices = [SampledChoice(turn, index) for index in range(body.n or 1)]
     sampling = [
@@ -125,29 +133,25 @@ async def _steps(
             if len(usages) < len(choices):
                 yield _Step(choice, event)
                 continue
-            completion: ChatCompletion = {
-                **head,
-                "object": "chat.completion",
-                "choices": [choice.as_json() for choice in choices],
-                "usage": chat_usage(usages),
-            }
-            if body.store:
+            completion = None
+            if body.store or not body.stream:
+                completion = ChatCompletion(
+                    **head,
+                    object="chat.completion",
+                    choices=[choice.as_json() for choice in choices],
+                    usage=chat_usage(usages),
+                )
+            if body.store and completion is not None:
                 await store_completion(services, caller, body, completion)
-            yield _Step(choice, event, completion)
+            yield _Step(choice, event, usages, completion)
 
 
-async def _completion(
-    services: Services,
-    caller: Caller,
-    body: ChatRequest,
-    key: RequestKey,
-    head: ChatHead,
-    headers: dict[str, str],
-) -> ChatCompletion:
-    claimed = claimed_completion(services, caller.owner, key, body, head["id"])
+async def _completion(chat: _Chat, key: RequestKey) -> ChatCompletion:
+    owner, head = chat.caller.owner, chat.head
+    claimed = claimed_completion(chat.services, owner, key, chat.body, head["id"])
     async with claimed as completion:
         if completion is None:
-            async with aclosing(_steps(services, caller, body, head, headers)) as steps:
+            async with aclosing(_steps(chat)) as steps:
                 async for step in steps:
                     completion = step.completion
         assert completion is not None
@@ -155,42 +159,32 @@ async def _completion(
 
 
 async def _chunks_once(
-    services: Services,
-    caller: Caller,
-    body: ChatRequest,
-    key: RequestKey,
-    head: ChatHead,
-    chunks: AsyncGenerator[Event, None],
+    chat: _Chat, key: RequestKey, chunks: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[Event, None]:
     """Yield the chunks, or those of the stored completion if the request is a repetition."""
-    claimed = claimed_completion(services, caller.owner, key, body, head["id"])
+    owner, head, includes_usage = chat.caller.owner, chat.head, chat.body.includes_usage
+    claimed = claimed_completion(chat.services, owner, key, chat.body, head["id"])
     async with aclosing(chunks), claimed as earlier:
         if earlier is None:
             async for chunk in chunks:
                 yield chunk
             return
         first: Any = {name: earlier[name] for name in head}  # type: ignore[literal-required]
-        written = _Chunks(first, includes_usage=body.includes_usage)
+        written = _Chunks(first, includes_usage=includes_usage)
         for choice in map(whole_chunk, earlier["choices"]):
             yield written.of_choice(choice)
-        if body.includes_usage:
+        if includes_usage:
             yield written.of_usage(earlier["usage"])
 
 
-async def _chunks(
-    services: Services,
-    caller: Caller,
-    body: ChatRequest,
-    head: ChatHead,
-    headers: dict[str, str],
-) -> AsyncGenerator[Event, None]:
-    written = _Chunks(head, includes_usage=body.includes_usage)
-    async with aclosing(_steps(services, caller, body, head, headers)) as steps:
-        async for choice, event, completion in steps:
+async def _chunks(chat: _Chat) -> AsyncGenerator[Event, None]:
+    written = _Chunks(chat.head, includes_usage=chat.body.includes_usage)
+    async with aclosing(_steps(chat)) as steps:
+        async for choice, event, usages, _ in steps:
             for chunk in choice.chunks(event):
                 yield written.of_choice(chunk)
-            if completion is not None and body.includes_usage:
-                yield written.of_usage(completion["usage"])
+            if usages and chat.body.includes_usage:
+                yield written.of_usage(chat_usage(usages))
 
 
 _TEXTS = (("content",), ("reasoning", "reasoning_content"))  # the names of a text's deltas

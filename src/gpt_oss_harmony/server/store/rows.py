@@ -18,13 +18,13 @@ from sqlalchemy import (
     Row,
     Select,
     Table,
-    and_,
     delete,
     insert,
     not_,
     or_,
     select,
     true,
+    tuple_,
     update,
 )
 
@@ -149,21 +149,21 @@ class OwnedRows(ExpiringRows, Generic[_Record]):
         after: str | None,
         limit: int,
         order: Order,
-        is_wanted: Callable[[_Record], bool] = lambda record: True,
+        is_wanted: Callable[[_Record], bool] | None = None,
     ) -> Page[_Record]:
         """Read rows of `query` after the one with the id `after`, by creation time and id."""
-        created_at, id = self.table.c.created_at, self.table.c.id
+        is_ascending = order == "asc"
+        keys = (self.table.c.created_at, self.table.c.id)
+        query = query.order_by(*(key.asc() if is_ascending else key.desc() for key in keys))
+        query = query.execution_options(yield_per=_BATCH)
+        if is_wanted is None:
+            query = query.limit(limit + 1)
         found: list[_Record] = []
         with self._database.reading() as connection:
             if after is not None:
-                start: Any = self.read(connection, after, owner)
-                is_later, is_behind = created_at > start.created_at, id > start.id
-                if order == "desc":
-                    is_later, is_behind = created_at < start.created_at, id < start.id
-                same_second = and_(created_at == start.created_at, is_behind)
-                query = query.where(or_(is_later, same_second))
-            keys = [key.asc() if order == "asc" else key.desc() for key in (created_at, id)]
-            query = query.order_by(*keys).execution_options(yield_per=_BATCH)
+                row: Any = self.read(connection, after, owner)
+                place, start = tuple_(*keys), (row.created_at, row.id)
+                query = query.where(place > start if is_ascending else place < start)
             with connection.execute(query) as rows:
                 for record in filter(is_wanted, map(self._read_row, rows)):
                     found.append(record)
