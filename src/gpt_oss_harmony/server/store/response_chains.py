@@ -13,7 +13,7 @@ each of its responses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
-    Select,
     and_,
     delete,
     func,
@@ -73,27 +72,26 @@ def visible_to(owner: str, now: float, id: str) -> ColumnElement[bool]:
 
 
 def _chain_of(id: str, owner: str, now: float) -> CTE:
-    """Select a response (`age` 0), the one before it (`age` 1), and so on."""
-    newest = select(
+    """Select the responses that `owner` continues with the response `id`, which must be visible."""
+    return _chain(visible_to(owner, now, id), responses.c.owner == owner)
+
+
+def _chain(newest: ColumnElement[bool], older: ColumnElement[bool]) -> CTE:
+    """Select a response (`age` 0), the one before it (`age` 1), and so on, by these conditions."""
+    columns = (
         responses.c.id,
         responses.c.previous_response_id,
         responses.c.conversation_id,
         responses.c.conversation_length,
-        literal(0).label("age"),
-    ).where(visible_to(owner, now, id))
-    chain = newest.cte("chain", recursive=True)
-    older = (
-        select(
-            responses.c.id,
-            responses.c.previous_response_id,
-            responses.c.conversation_id,
-            responses.c.conversation_length,
-            chain.c.age + 1,
-        )
-        .join(chain, responses.c.id == chain.c.previous_response_id)
-        .where(responses.c.owner == owner)
     )
-    return chain.union_all(older)
+    first = select(*columns, literal(0).label("age")).where(newest)
+    chain = first.cte("chain", recursive=True)
+    before = (
+        select(*columns, chain.c.age + 1)
+        .join(chain, responses.c.id == chain.c.previous_response_id)
+        .where(older)
+    )
+    return chain.union_all(before)
 
 
 def read_history(connection: Connection, id: str, owner: str, now: float) -> list[StoredItem]:
@@ -163,29 +161,8 @@ def delete_expired(database: Database, now: float) -> int:
 
 def _unneeded(connection: Connection, id: str) -> list[str]:
     """List a deleted response, followed by those before it that no other response follows."""
-    unneeded: list[str] = []
-    for row in connection.execute(_deleted_chain(id)):
-        followers = 1 if unneeded else 0
-        if row.followers > followers:
-            break
-        unneeded.append(row.id)
-    return unneeded
-
-
-def _deleted_chain(id: str) -> Select[Any]:
-    """Select a deleted response and the deleted ones before it, with their follower counts."""
-    columns = (responses.c.id, responses.c.previous_response_id)
     gone = responses.c.deleted.is_(True)
-    chain = (
-        select(*columns, literal(0).label("age"))
-        .where(responses.c.id == id, gone)
-        .cte("deleted_chain", recursive=True)
-    )
-    chain = chain.union_all(
-        select(*columns, chain.c.age + 1)
-        .join(chain, responses.c.id == chain.c.previous_response_id)
-        .where(gone)
-    )
+    chain = _chain(and_(responses.c.id == id, gone), gone)
     follower = responses.alias("follower")
     followers = (
         select(func.count())
@@ -193,7 +170,13 @@ def _deleted_chain(id: str) -> Select[Any]:
         .where(follower.c.previous_response_id == chain.c.id)
         .scalar_subquery()
     )
-    return select(chain.c.id, followers.label("followers")).order_by(chain.c.age)
+    query = select(chain.c.id, followers.label("followers")).order_by(chain.c.age)
+    unneeded: list[str] = []
+    for row in connection.execute(query):
+        if row.followers > (1 if unneeded else 0):
+            break
+        unneeded.append(row.id)
+    return unneeded
 
 
 # Sessions of tools
@@ -268,12 +251,11 @@ class ToolSessions:
 
 
 def insert_sessions(
-    connection: Connection, response_id: str, sessions: Iterable[StoredSession]
+    connection: Connection, response_id: str, sessions: Sequence[StoredSession]
 ) -> None:
-    """Store sessions as those of a response."""
+    """Store one or more sessions as those of a response."""
     rows = [{"response_id": response_id, **vars(session)} for session in sessions]
-    if rows:
-        connection.execute(insert(response_sessions), rows)
+    connection.execute(insert(response_sessions), rows)
 
 
 def replace_sessions(

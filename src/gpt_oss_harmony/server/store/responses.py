@@ -201,7 +201,8 @@ class Responses:
             belongs = {"response_id": id, "direction": "output"}
             insert_items(connection, response_items, belongs, output)
             if response.conversation_id is None:
-                insert_sessions(connection, id, sessions)
+                if sessions:
+                    insert_sessions(connection, id, sessions)
             elif status != "failed":
                 stored = _items(connection, id, "input")
                 added = [*(item.as_new() for item in stored), *output]

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import URL, Connection, Select, func, select
+from sqlalchemy import URL, Select, func, select
 
 from .chat_completions import StoredCompletions
 from .containers import ContainerFiles, Containers
@@ -125,11 +125,28 @@ class Store:
     def find_items(self, ids: Sequence[str], owner: str) -> dict[str, StoredItem]:
         """Find items of responses and conversations by their ids; leave out unknown ids.
 
-        A client may send an item with the same id and other content: compare the items before you
-        use the tokens.
+        The newest item of an id is found. The output of responses has priority, because it has
+        tokens; then come items of conversations and the input of responses. A client may send an
+        item with the same id and other content: compare the items before you use the tokens.
         """
+        in_conversations = (
+            item_columns(conversation_items)
+            .add_columns(_rank(conversation_items.c.id, conversations))
+            .join(conversations, conversations.c.id == conversation_items.c.conversation_id)
+            .where(conversations.c.owner == owner)
+        )
+        now = self._server.now()
+        outputs, inputs = (_in_responses(name, owner, now) for name in ("output", "input"))
+        items: dict[str, StoredItem] = {}
         with self._database.reading() as connection:
-            return _find_items(connection, ids, owner, self._server.now())
+            for query in (outputs, in_conversations, inputs):
+                missing = [id for id in dict.fromkeys(ids) if id not in items]
+                for start in range(0, len(missing), _BATCH):
+                    batch = missing[start : start + _BATCH]
+                    ranked = query.where(query.selected_columns.id.in_(batch)).subquery()
+                    rows = connection.execute(select(ranked).where(ranked.c.rank == 1))
+                    items.update((row.id, read_item(row)) for row in rows)
+        return items
 
     @property
     def problem(self) -> str | None:
@@ -180,35 +197,6 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _find_items(
-    connection: Connection, ids: Sequence[str], owner: str, now: float
-) -> dict[str, StoredItem]:
-    """Find the owner's newest item of each id; leave out ids without an item.
-
-    The output of responses has priority, because it has tokens; then come items of conversations
-    and the input of responses.
-    """
-    in_conversations = (
-        item_columns(conversation_items)
-        .add_columns(_rank(conversation_items.c.id, conversations))
-        .join(conversations, conversations.c.id == conversation_items.c.conversation_id)
-        .where(conversations.c.owner == owner)
-    )
-    items: dict[str, StoredItem] = {}
-    for query in (
-        _in_responses("output", owner, now),
-        in_conversations,
-        _in_responses("input", owner, now),
-    ):
-        missing = [id for id in dict.fromkeys(ids) if id not in items]
-        for start in range(0, len(missing), _BATCH):
-            batch = missing[start : start + _BATCH]
-            ranked = query.where(query.selected_columns.id.in_(batch)).subquery()
-            rows = connection.execute(select(ranked).where(ranked.c.rank == 1))
-            items.update((row.id, read_item(row)) for row in rows)
-    return items
 
 
 def _in_responses(direction: str, owner: str, now: float) -> Select[Any]:

@@ -134,21 +134,22 @@ def requested_servers(
     it. Raises `ConversationError` for requirements that this server cannot meet.
     """
     requested = RequestedServers()
-    servers = {name: tool for name, tool in tools.items() if isinstance(tool, ServerTool)}
     for tool in JsonField(request.tools, "tools").optional_items():
         if tool["type"].value != "mcp":
             continue
         label = tool["server_label"].text()
-        if label not in servers:
-            known = f"there are {', '.join(sorted(servers))}" if servers else "there is none"
+        server = tools.get(label)
+        if not isinstance(server, ServerTool):
+            names = sorted(name for name, own in tools.items() if isinstance(own, ServerTool))
+            known = f"there are {', '.join(names)}" if names else "there is none"
             problem = (
                 f"this server has no MCP server {label!r:.80}; {known}. It only uses the MCP "
                 "servers with which it was started"
             )
             requested.listings[label] = _listing(label, tools=[], error=problem)
             continue
-        allowed = _allowed_functions(tool["allowed_tools"], servers[label])
-        requested.add(servers[label], allowed)
+        allowed = _allowed_functions(tool["allowed_tools"], server)
+        requested.add(server, allowed)
         requested.approvals |= {
             f"{label}.{name}"
             for name, function in allowed.items()
