@@ -27,7 +27,7 @@ from .files import (
     sweep,
 )
 from .leases import ServerClock
-from .owned_data import Quota
+from .owned_data import ROW_BYTES, Quota
 from .response_chains import visible
 from .rows import Order, OwnedRows, Page
 from .tables import (
@@ -41,8 +41,6 @@ from .tables import (
 )
 
 __all__ = ["ContainerFile", "ContainerFiles", "Containers", "NewFile", "StoredContainer"]
-
-_ROW = 200  # bytes of a row that refers to a content
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class Containers(OwnedRows[StoredContainer]):
 
     def add(self, container: StoredContainer, copies: Mapping[str, str]) -> None:
         """Store a container with copies of files; `copies` maps ids of files to ids of copies."""
-        self._quota.add(container.owner, _ROW * (1 + len(copies)))
+        self._quota.add(container.owner, ROW_BYTES * (1 + len(copies)))
         with changing_files(self._database, container.owner) as connection:
             connection.execute(insert(containers).values(**vars(container)))
             for file_id, new_id in copies.items():
@@ -126,7 +124,7 @@ class Containers(OwnedRows[StoredContainer]):
 
     def copy_file(self, id: str, owner: str, file_id: str, new_id: str) -> UploadedFile:
         """Put a copy of a file into a container; return the copy."""
-        self._quota.add(owner, _ROW)
+        self._quota.add(owner, ROW_BYTES)
         with changing_files(self._database, owner) as connection:
             self._adopt(connection, id, owner)
             return self._copy(connection, id, owner, file_id, new_id)

@@ -35,11 +35,11 @@ from .errors import StorageFullError
 from .leases import ServerClock
 from .tables import METADATA, api_keys, key_requests, responses
 
-__all__ = ["OwnedData", "OwnedRow", "Quota", "owned_tables", "size_of"]
+__all__ = ["ROW_BYTES", "OwnedData", "OwnedRow", "Quota", "owned_tables", "size_of"]
 
 _BATCH = 100  # rows that are read at a time
 _FORGOTTEN = "deleted"  # the name of a key whose owner's data was deleted
-_ROW = 200  # bytes that a row takes besides its texts and bytes
+ROW_BYTES = 200  # bytes that a row takes besides its texts and bytes
 _VALUE = 4  # bytes of punctuation, or of a number
 _LEAST_SECONDS = 2.0  # for which a measurement is used, or a multiple of the time that it took
 _MULTIPLE = 50
@@ -156,13 +156,9 @@ def _as_json(name: str, value: Any) -> Any:
 @dataclass
 class _Measured:
     bytes: dict[str, int]  # by table
+    total: int  # of them, and what was added since
     until: float
-    added: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def total(self) -> int:
-        return sum(self.bytes.values()) + self.added
 
 
 class Quota:
@@ -199,14 +195,14 @@ class Quota:
             if measured.total + size > self.limit:
                 self.on_refusal()
                 raise StorageFullError(measured.total, size, self.limit)
-            measured.added += size
+            measured.total += size
 
     def note(self, owner: str, size: int) -> None:
         """Count bytes that are stored in any case, such as the output of a response that began."""
         if self.limit is not None:
             measured = self._current(owner)
             with measured.lock:
-                measured.added += size
+                measured.total += size
 
     def used(self, owner: str) -> dict[str, int]:
         """Measure the bytes of an owner now, by table; leave out tables without rows."""
@@ -230,7 +226,7 @@ class Quota:
                     sizes[table.name] = int(connection.execute(query).scalar_one() or 0)
         now = self._clock()
         until = now + max(_LEAST_SECONDS, _MULTIPLE * (now - begun))
-        measured = _Measured(sizes, until)
+        measured = _Measured(sizes, sum(sizes.values()), until)
         with self._lock:
             self._measured = {id: each for id, each in self._measured.items() if each.until > begun}
             self._measured[owner] = measured
@@ -259,7 +255,7 @@ def size_of(*values: Any) -> int:
 def _stored_size(table: Table, *, is_sqlite: bool) -> ColumnElement[Any]:
     """Return the bytes of the selected rows of a table."""
     length = func.length if is_sqlite and not _BYTE_LENGTH else func.octet_length
-    size: ColumnElement[Any] = literal(_ROW)
+    size: ColumnElement[Any] = literal(ROW_BYTES)
     for column in table.c:
         kind = column.type.impl if isinstance(column.type, TypeDecorator) else column.type
         if isinstance(kind, (LargeBinary, String)):
