@@ -180,14 +180,17 @@ class SampledChoice:
 
     Joined, the deltas of the chunks equal the message of `chat_message_of`. A preamble on
     ``commentary`` and the answer form one content, with an empty line between them: clients of this
-    API expect one text and show it while it is written.
+    API expect one text and show it while it is written. Without `is_whole`, only the chunks are
+    wanted, and what the model wrote is not kept.
     """
 
-    def __init__(self, turn: TurnRequest, index: int = 0) -> None:
+    def __init__(self, turn: TurnRequest, index: int = 0, *, is_whole: bool = True) -> None:
         self._turn = turn
         self._index = index
+        self._is_whole = is_whole
         self._messages: list[Message] = []
-        self._logprobs: list[TokenLogprob] | None = None if turn.sampling.logprobs is None else []
+        self._has_logprobs = turn.sampling.logprobs is not None
+        self._logprobs: list[TokenLogprob] = []
         self._is_cut = False
         self._end: dict[str, Any] = {"finish_reason": "stop"}
         self._kind = ItemKind.FINAL_ANSWER  # of the current message
@@ -205,11 +208,12 @@ class SampledChoice:
             if self._kind.is_call:
                 self._call_ids.append(new_id("call"))
         elif isinstance(event, TextAdded):
-            if self._kind.is_message and self._logprobs is not None:
+            if self._is_whole and self._kind.is_message:
                 self._logprobs += event.logprobs
         elif isinstance(event, MessageEnded):
-            self._messages.append(event.message)
-            self._is_cut = not event.is_complete
+            if self._is_whole:
+                self._messages.append(event.message)
+                self._is_cut = not event.is_complete
         else:
             listed = [violation._asdict() for violation in event.violations]
             self._end = {
@@ -232,7 +236,7 @@ class SampledChoice:
         choice = {
             "index": self._index,
             "message": message,
-            "logprobs": None if self._logprobs is None else chat_logprobs(self._logprobs),
+            "logprobs": chat_logprobs(self._logprobs) if self._has_logprobs else None,
             **self._end,
         }
         return cast("ChatChoice", choice)
@@ -265,7 +269,7 @@ class SampledChoice:
             yield self._chunk(delta)
 
     def _chunk(self, delta: ChatDelta) -> ChunkChoice:
-        shows_logprobs = self._logprobs is not None and bool(delta.fields.get("content"))
+        shows_logprobs = self._has_logprobs and bool(delta.fields.get("content"))
         return {
             "index": self._index,
             "delta": delta.fields,

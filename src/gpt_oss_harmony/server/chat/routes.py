@@ -112,7 +112,8 @@ async def _steps(chat: _Chat) -> AsyncGenerator[_Step, None]:
     read = partial(turn_of_chat, filled, date=services.current_date())
     turn, prepared = await prepared_turn(services, owner, read)
     headers.update(constraint_headers(prepared))
-    choices = [SampledChoice(turn, index) for index in range(body.n or 1)]
+    is_whole = not body.stream or bool(body.store)
+    choices = [SampledChoice(turn, index, is_whole=is_whole) for index in range(body.n or 1)]
     sampling = [
         sample_turn(
             services,
@@ -134,7 +135,7 @@ async def _steps(chat: _Chat) -> AsyncGenerator[_Step, None]:
                 yield _Step(choice, event)
                 continue
             completion = None
-            if body.store or not body.stream:
+            if is_whole:
                 completion = ChatCompletion(
                     **head,
                     object="chat.completion",
