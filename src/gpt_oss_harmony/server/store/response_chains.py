@@ -33,15 +33,12 @@ from sqlalchemy import (
 )
 
 from .database import DELETIONS, Database
-from .errors import NotFoundError
 from .leases import ServerClock
-from .rows import StoredItem, is_kept, item_columns, read_item
+from .rows import is_kept
 from .tables import (
     container_files,
-    conversation_items,
     conversation_sessions,
     conversations,
-    response_items,
     response_sessions,
     responses,
 )
@@ -49,10 +46,9 @@ from .tables import (
 __all__ = [
     "StoredSession",
     "ToolSessions",
-    "delete_expired",
+    "chain_of",
     "forget",
     "insert_sessions",
-    "read_history",
     "replace_sessions",
     "visible",
     "visible_to",
@@ -71,7 +67,7 @@ def visible_to(owner: str, now: float, id: str) -> ColumnElement[bool]:
     return and_(responses.c.id == id, responses.c.owner == owner, visible(now))
 
 
-def _chain_of(id: str, owner: str, now: float) -> CTE:
+def chain_of(id: str, owner: str, now: float) -> CTE:
     """Select the responses that `owner` continues with the response `id`, which must be visible."""
     return _chain(visible_to(owner, now, id), responses.c.owner == owner)
 
@@ -94,37 +90,6 @@ def _chain(newest: ColumnElement[bool], older: ColumnElement[bool]) -> CTE:
     return chain.union_all(before)
 
 
-def read_history(connection: Connection, id: str, owner: str, now: float) -> list[StoredItem]:
-    """Read the items of a response and of all responses before it, the oldest first.
-
-    If the first response was made in a conversation, the items that the conversation had then come
-    first, without deleted ones. This takes three queries for any length. Raises `NotFoundError`.
-    """
-    chain = _chain_of(id, owner, now)
-    first = connection.execute(select(chain).order_by(chain.c.age.desc()).limit(1)).first()
-    if first is None:
-        raise NotFoundError("response", id)
-    history: list[StoredItem] = []
-    if first.conversation_id is not None:
-        table = conversation_items
-        earlier = (
-            item_columns(table)
-            .where(
-                table.c.conversation_id == first.conversation_id,
-                table.c.position < first.conversation_length,
-            )
-            .order_by(table.c.position)
-        )
-        history += map(read_item, connection.execute(earlier))
-    items = (
-        item_columns(response_items)
-        .join(chain, response_items.c.response_id == chain.c.id)
-        .order_by(chain.c.age.desc(), response_items.c.direction, response_items.c.position)
-    )
-    history += map(read_item, connection.execute(items))
-    return history
-
-
 def forget(database: Database, connection: Connection, ids: list[str]) -> None:
     """Delete responses and those before them that no other response follows."""
     database.lock(connection, DELETIONS)
@@ -139,24 +104,6 @@ def forget(database: Database, connection: Connection, ids: list[str]) -> None:
         for start in range(0, len(unneeded), _BATCH):
             batch = unneeded[start : start + _BATCH]
             connection.execute(delete(responses).where(responses.c.id.in_(batch)))
-
-
-def delete_expired(database: Database, now: float) -> int:
-    """Delete expired responses; return their number."""
-    expired = (
-        select(responses.c.id)
-        .where(responses.c.expires_at <= int(now), responses.c.deleted.is_(False))
-        .order_by(responses.c.expires_at)
-        .limit(_BATCH)
-    )
-    count = 0
-    while True:
-        with database.writing() as connection:
-            ids = list(connection.execute(expired).scalars())
-            forget(database, connection, ids)
-        count += len(ids)
-        if len(ids) < _BATCH:
-            return count
 
 
 def _unneeded(connection: Connection, id: str) -> list[str]:
@@ -204,7 +151,7 @@ class ToolSessions:
         The session of a tool is that of the newest response in the chain that used the tool, or
         else that of the conversation in which the chain began.
         """
-        chain = _chain_of(id, owner, self._server.now())
+        chain = chain_of(id, owner, self._server.now())
         table = response_sessions
         with self._database.reading() as connection:
             rows = connection.execute(

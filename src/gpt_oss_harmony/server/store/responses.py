@@ -21,10 +21,9 @@ from .leases import Lease, ServerClock
 from .owned_data import Quota, size_of
 from .response_chains import (
     StoredSession,
-    delete_expired,
+    chain_of,
     forget,
     insert_sessions,
-    read_history,
     replace_sessions,
     visible_to,
 )
@@ -40,11 +39,12 @@ from .rows import (
     read_item,
     read_page,
 )
-from .tables import key_requests, response_items, responses
+from .tables import conversation_items, key_requests, response_items, responses
 
 __all__ = ["NewResponse", "Responses", "StoredResponse"]
 
 _NEW = insert(responses)
+_BATCH = 200  # responses of one transaction; others write in between
 _RUNNING = ("queued", "in_progress")
 _LOST = {
     "code": "server_error",
@@ -256,10 +256,31 @@ class Responses:
     def history(self, id: str, owner: str) -> list[StoredItem]:
         """Read the items for a response that follows this one, the oldest first.
 
-        These are the input and the output of each response of the chain. Raises `NotFoundError`.
+        These are the input and the output of each response of the chain. If the first response was
+        made in a conversation, the items that the conversation had then come first, without deleted
+        ones. This takes three queries for any length. Raises `NotFoundError`.
         """
+        chain = chain_of(id, owner, self._server.now())
+        items = (
+            item_columns(response_items)
+            .join(chain, response_items.c.response_id == chain.c.id)
+            .order_by(chain.c.age.desc(), response_items.c.direction, response_items.c.position)
+        )
         with self._database.reading() as connection:
-            return read_history(connection, id, owner, self._server.now())
+            first = connection.execute(select(chain).order_by(chain.c.age.desc()).limit(1)).first()
+            if first is None:
+                raise NotFoundError("response", id)
+            history: list[StoredItem] = []
+            if first.conversation_id is not None:
+                table = conversation_items
+                earlier = item_columns(table).where(
+                    table.c.conversation_id == first.conversation_id,
+                    table.c.position < first.conversation_length,
+                )
+                rows = connection.execute(earlier.order_by(table.c.position))
+                history += map(read_item, rows)
+            history += map(read_item, connection.execute(items))
+        return history
 
     def delete(self, id: str, owner: str) -> None:
         """Delete a response; `response_chains` explains which data stays for its followers.
@@ -272,7 +293,21 @@ class Responses:
 
     def delete_expired(self) -> int:
         """Delete expired responses from the disk; return their number."""
-        return delete_expired(self._database, self._server.now())
+        now = int(self._server.now())
+        expired = (
+            select(responses.c.id)
+            .where(responses.c.expires_at <= now, responses.c.deleted.is_(False))
+            .order_by(responses.c.expires_at)
+            .limit(_BATCH)
+        )
+        count = 0
+        while True:
+            with self._database.writing() as connection:
+                ids = list(connection.execute(expired).scalars())
+                forget(self._database, connection, ids)
+            count += len(ids)
+            if len(ids) < _BATCH:
+                return count
 
     def abandon(self, lease: Lease) -> int:
         """Fail the running responses of dead servers; return their number. Their requests end."""
