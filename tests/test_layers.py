@@ -104,7 +104,7 @@ def test_the_picture_shows_every_room_above_those_that_it_imports() -> None:
 # Inside the server
 
 SERVER = """
-    settings private_files identifiers json_text fair_semaphore
+    settings private_files json_text fair_semaphore
     store encryption
     logs
     http
@@ -113,8 +113,8 @@ SERVER = """
     metrics live_responses file_texts
     telemetry unknown_fields
     exporters services
-    limited_route observation health tools
-    generation models repeated_requests usage
+    limited_route observation tools
+    generation models repeated_requests status
     files
     responses chat containers
     completions conversations messages tokens

@@ -105,5 +105,5 @@ def test_completions_expire(tmp_path: Path) -> None:
         made = client.chat.completions.create(model="script", messages=messages, store=True)
     now = made.created + 31 * 24 * 3600.0
     with Store(f"sqlite:///{path}", clock=lambda: now) as store:
-        assert store.completions.page("").completions == ()
+        assert store.completions.page("").items == ()
         assert store.completions.delete_expired() == 1

@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 
 import support.hostile_mcp_server as hostile
 from gpt_oss_harmony.conversation.json_field import JsonField
-from gpt_oss_harmony.server.tools.approvals import needs_approval
+from gpt_oss_harmony.server.tools.mcp import needs_approval
 from gpt_oss_harmony.tools.mcp import McpAddress, McpTool
 from gpt_oss_harmony.tools.tool import ServerFunction
 from support.responses_server import NOW, create, stream, types

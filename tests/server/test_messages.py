@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from gpt_oss_harmony import Conversation
 from gpt_oss_harmony.apis import INVALID_JSON, TurnRequest, items_of_messages
 from gpt_oss_harmony.engines import FinishReason, SampledToken
-from gpt_oss_harmony.server.chat.completion import WholeChoice
+from gpt_oss_harmony.server.chat.completion import SampledChoice
 from gpt_oss_harmony.server.generation.events import MessageEnded, TurnEvent
 from gpt_oss_harmony.server.generation.reader import TurnReader
 from gpt_oss_harmony.server.messages.answer import MessageEvents, whole_message
@@ -350,7 +350,7 @@ def events_of(turn: TurnRequest, sampled: str) -> list[TurnEvent]:
 def test_three_apis_say_the_same(opening: str, ending: str) -> None:
     turn = TurnRequest(Conversation.from_messages([]))
     events = events_of(turn, opening + ending)
-    choice = WholeChoice(turn)
+    choice = SampledChoice(turn)
     writer = MessageEvents("m", 0, display="shown", seal=repr, new_id=lambda _: "toolu_1")
     written: list[dict[str, Any]] = []
     for event in events:
@@ -360,7 +360,7 @@ def test_three_apis_say_the_same(opening: str, ending: str) -> None:
     blocks = whole_message(written)["content"]
     ended = [event.message for event in events if isinstance(event, MessageEnded)]
     items = [item.item for item in items_of_messages(ended, str)]
-    chat = choice.as_json(0)["message"]
+    chat = choice.as_json()["message"]
 
     def of_blocks(kind: str) -> list[str]:
         return [block[kind] for block in blocks if block["type"] == kind]

@@ -54,8 +54,8 @@ from gpt_oss_harmony.server.responses.machine import (
     TurnPrepared,
 )
 from gpt_oss_harmony.server.responses.stream import ResponseStream
-from gpt_oss_harmony.server.tools.approvals import ApprovedCall
 from gpt_oss_harmony.server.tools.conversation_tools import AnsweredCall
+from gpt_oss_harmony.server.tools.mcp import ApprovedCall
 from support.responses_server import EVENT, NOW, RUN, checked_response
 
 EVENTS = Path(__file__).parent.parent / "data" / "response-events.txt"

@@ -138,12 +138,12 @@ def test_files_are_listed_page_by_page(store: Store) -> None:
             after, more = None, True
             while more:
                 page = store.files.page("cntr_1", OWNER, after=after, limit=limit, order=order)
-                found += [file.id for file in page.files]
+                found += [file.id for file in page.items]
                 after, more = found[-1], page.has_more
-                assert len(page.files) == limit or not more
+                assert len(page.items) == limit or not more
             assert found == expected
         last = store.files.page("cntr_1", OWNER, after=expected[-1], limit=1, order=order)
-        assert (last.files, last.has_more) == ((), False)
+        assert (last.items, last.has_more) == ((), False)
     for container, owner, after in [
         ("cntr_1", OWNER, "cfile_9"),
         ("cntr_1", OWNER, "a"),
@@ -182,12 +182,12 @@ def test_uploads_and_containers_are_listed_page_by_page(store: Store) -> None:
                     OWNER, after=files[-1] if files else None, limit=limit, order=order,
                     purpose="user_data",
                 )  # fmt: skip
-                files += [file.id for file in page.files]
+                files += [file.id for file in page.items]
                 shelf = store.containers.page(
                     OWNER, after=containers[-1] if containers else None, limit=limit, order=order,
                     name=None,
                 )  # fmt: skip
-                containers += [container.id for container in shelf.containers]
+                containers += [container.id for container in shelf.items]
                 assert shelf.has_more == page.has_more
                 more = page.has_more
             assert files == [f"file_{name}" for name in names]
@@ -228,7 +228,7 @@ def test_the_container_of_a_conversation_is_one_of_the_client(store: Store) -> N
             store.containers.get("cntr_1", owner)
     added = replace(uploaded(store, "file_1"), id="cfile_2", container_id="cntr_1")
     store.containers.add_file(added, b"2")
-    listed = store.files.page("cntr_1", OWNER, after=None, limit=9, order="asc").files
+    listed = store.files.page("cntr_1", OWNER, after=None, limit=9, order="asc").items
     assert {file.id: file.source for file in listed} == {"cfile_2": "user", "cfile_1": "assistant"}
     store.containers.delete_file("cntr_1", OWNER, "cfile_1")
     store.containers.delete("cntr_1", OWNER)

@@ -42,7 +42,6 @@ from .conversations import router as conversations_router
 from .encryption import ItemCipher
 from .file_texts import FileTexts
 from .files import router as files_router
-from .health import router as health_router
 from .http.errors import (
     ERROR_RESPONSES,
     ApiError,
@@ -62,12 +61,13 @@ from .responses.routes import router as responses_router
 from .responses.websocket import router as websocket_router
 from .services import Services, services_of
 from .settings import Settings
+from .status import router as health_router
+from .status import usage_router
 from .store import Store, StoreError
 from .stored import AsyncStore
 from .tokens import plain_router as plain_tokens_router
 from .tokens import router as tokens_router
 from .unknown_fields import UnknownFields
-from .usage import router as usage_router
 
 if TYPE_CHECKING:
     from .telemetry import Telemetry

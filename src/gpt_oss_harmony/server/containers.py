@@ -20,11 +20,10 @@ from .auth.api_keys import AuthenticatedCaller
 from .files import CONTENT, download, plain_name
 from .http.errors import ApiError
 from .http.json import ListPage, list_json
-from .identifiers import new_id
 from .limited_route import LimitedRoute
 from .repeated_requests import IdempotencyKey, stored_once
 from .services import services_of
-from .store import ContainerFile, Order, Store, StoredContainer, UploadedFile
+from .store import ContainerFile, Order, Store, StoredContainer, UploadedFile, new_id
 
 __all__ = ["router"]
 
@@ -150,7 +149,7 @@ async def list_containers(
     """List the containers that clients made or put files into."""
     containers = services_of(request).store.containers
     page = await containers.page(caller.owner, after=after, limit=limit, order=order, name=name)
-    data = [_container_json(container) for container in page.containers]
+    data = [_container_json(container) for container in page.items]
     return list_json(data, has_more=page.has_more)
 
 
@@ -221,9 +220,9 @@ async def list_files(
     """List the files of the code and of the client, except those of deleted responses."""
     store, owner = services_of(request).store, caller.owner
     page = await store.files.page(container_id, owner, after=after, limit=limit, order=order)
-    if not page.files:  # of a container without files, not of another key's
+    if not page.items:  # of a container without files, not of another key's
         await store.containers.get(container_id, owner)
-    return list_json([_file_json(file) for file in page.files], has_more=page.has_more)
+    return list_json([_file_json(file) for file in page.items], has_more=page.has_more)
 
 
 @router.get("/{container_id}/files/{file_id}")

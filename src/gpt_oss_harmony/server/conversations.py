@@ -21,12 +21,11 @@ from .auth.api_keys import AuthenticatedCaller
 from .encryption import OwnerCipher
 from .file_texts import without_read_text
 from .http.json import JsonResponse
-from .identifiers import new_id
 from .limited_route import LimitedRoute, in_pool, written
 from .repeated_requests import IdempotencyKey, stored_once
 from .responses.history import history_items, new_items, page_json, with_stored_items
 from .services import Services, services_of
-from .store import Conversation, NewItem, Order, Page, Store, StoredItem
+from .store import Conversation, NewItem, Order, Page, Store, StoredItem, new_id
 
 __all__ = ["router"]
 

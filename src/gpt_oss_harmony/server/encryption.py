@@ -16,6 +16,7 @@ import secrets
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,7 @@ def _written_draft(path: Path, keys: Iterable[bytes]) -> Path:
     return draft
 
 
+@dataclass(frozen=True)
 class OwnerCipher:
     """Encrypts and decrypts items, with their tokens, for one owner.
 
@@ -221,9 +223,8 @@ class OwnerCipher:
     >>> cipher.decrypt("another server's")
     """
 
-    def __init__(self, cipher: ItemCipher, owner: str) -> None:
-        self._cipher = cipher
-        self._owner = owner
+    cipher: ItemCipher
+    owner: str
 
     def encrypt(self, items: Iterable[HistoryItem]) -> str:
         """Encrypt items."""
@@ -235,7 +236,7 @@ class OwnerCipher:
             if item.messages:
                 fields["messages"] = list(item.messages)
             packed.append(fields)
-        return self._cipher.encrypt({"items": packed}, self._owner)
+        return self.cipher.encrypt({"items": packed}, self.owner)
 
     def encrypt_reasoning(self, message: Message) -> str:
         """Encrypt a message of reasoning, as the item that it becomes."""
@@ -246,7 +247,7 @@ class OwnerCipher:
     def decrypt(self, text: str) -> Sequence[HistoryItem] | None:
         """Decrypt items; None if they were not encrypted here for this owner."""
         try:
-            packed = self._cipher.decrypt(text, self._owner)["items"]
+            packed = self.cipher.decrypt(text, self.owner)["items"]
         except DecryptionError:
             return None
         return [

@@ -88,8 +88,14 @@ class FileTexts:
         path = f"{path}.file" if file is nested else path
         file_id, data = file.get("file_id"), file.get("file_data")
         if isinstance(file_id, str):
-            name, content = await self._upload(owner, file_id, path)
             path = f"{path}.file_id"
+            uploads = self._store.uploads
+            try:
+                name = (await uploads.get(file_id, owner)).filename
+                content = await uploads.data(file_id, owner)
+            except NotFoundError as error:
+                problem = f"{error}; upload it to /v1/files"
+                raise ApiError(400, problem, param=path, code="file_not_found") from None
         elif isinstance(data, str) and data[: len(_PDF)].lower() == _PDF:
             path = f"{path}.file_data"
             content = await self._pool.run(owner, _decoded, data, path)
@@ -101,16 +107,6 @@ class FileTexts:
         kind = _READ if content.startswith(_PDF_START) else "data:text/plain;base64,"
         fields = {"filename": name, "file_data": f"{kind}{encoded}"}
         return {**part, "file": {**file, **fields}} if file is nested else {**part, **fields}
-
-    async def _upload(self, owner: str, id: str, path: str) -> tuple[str, bytes]:
-        uploads = self._store.uploads
-        try:
-            return (await uploads.get(id, owner)).filename, await uploads.data(id, owner)
-        except NotFoundError as error:
-            raise ApiError(
-                400, f"{error}; upload it to /v1/files", param=f"{path}.file_id",
-                code="file_not_found",
-            ) from None  # fmt: skip
 
     async def _text(self, owner: str, name: str, content: bytes, path: str) -> str:
         if not content.startswith(_PDF_START):

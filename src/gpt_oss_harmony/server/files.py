@@ -14,11 +14,10 @@ from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 from .auth.api_keys import AuthenticatedCaller
 from .http.errors import ApiError
 from .http.json import ListPage, list_json
-from .identifiers import new_id
 from .limited_route import LimitedRoute
 from .repeated_requests import IdempotencyKey, stored_once
 from .services import services_of
-from .store import Order, Store, UploadedFile
+from .store import Order, Store, UploadedFile, new_id
 
 __all__ = ["CONTENT", "download", "plain_name", "router"]
 
@@ -112,7 +111,7 @@ async def list_files(
     services, owner = services_of(request), caller.owner
     uploads = services.store.uploads
     page = await uploads.page(owner, after=after, limit=limit, order=order, purpose=purpose)
-    return list_json([_file_json(file) for file in page.files], has_more=page.has_more)
+    return list_json([_file_json(file) for file in page.items], has_more=page.has_more)
 
 
 @router.get("/{file_id}")

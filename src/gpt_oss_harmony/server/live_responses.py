@@ -23,35 +23,28 @@ class LiveResponse(Protocol):
     @property
     def id(self) -> str:
         """Return the id of the response."""
-        ...
 
     @property
     def owner(self) -> str:
         """Return the owner of the response."""
-        ...
 
     @property
     def is_stored(self) -> bool:
         """Return whether the response is stored."""
-        ...
 
     @property
     def response(self) -> dict[str, Any]:
         """Return the current state of the response."""
-        ...
 
     @property
     def log(self) -> EventLog:
         """Return its events; the ``sequence_number`` of each is its index."""
-        ...
 
     def stop(self, error: ApiError | None = None) -> None:
         """End the response as cancelled, or with an error as failed."""
-        ...
 
     async def finished(self) -> None:
         """Wait until the response has ended and is stored."""
-        ...
 
 
 class LiveResponses:

@@ -15,8 +15,7 @@ import traceback
 from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple
 
-from .identifiers import new_id
-from .store.errors import StoreError
+from .store import StoreError, new_id
 
 __all__ = [
     "CURRENT_REQUEST",
@@ -81,6 +80,12 @@ def announce(text: str) -> None:
 
 
 class _Formatter(logging.Formatter):
+    """Writes times in UTC, in the form of RFC 3339."""
+
+    converter = staticmethod(time.gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
         """Return the fields of a record besides its time, level and message."""
         request = CURRENT_REQUEST.get()
@@ -99,16 +104,11 @@ class _Formatter(logging.Formatter):
         message = record.getMessage()
         return message.partition("\n")[0] if record.name == "asyncio" else message
 
-    def time_of(self, record: logging.LogRecord) -> str:
-        """Return the time in UTC, in the form of RFC 3339."""
-        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        return f"{seconds}.{int(record.msecs):03d}Z"
-
 
 class _JsonFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = {
-            "time": self.time_of(record),
+            "time": self.formatTime(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": self.message_of(record),
@@ -123,7 +123,7 @@ class _TextFormatter(_Formatter):
         exception = fields.pop("exception", "")
         shown = " ".join(f"{name}={value}" for name, value in fields.items())
         message = self.message_of(record).replace("\n", "\\n")
-        line = f"{self.time_of(record)} {record.levelname} {record.name}: {message} {shown}"
+        line = f"{self.formatTime(record)} {record.levelname} {record.name}: {message} {shown}"
         return "\n".join(filter(None, (line.rstrip(), exception)))
 
 

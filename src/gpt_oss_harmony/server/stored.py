@@ -42,14 +42,16 @@ class _Turns(Generic[_Rows]):
 def _in_turn(
     method: Callable[Concatenate[_Rows, _Arguments], _Result],
 ) -> _Method[_Arguments, _Result]:
-    """Run a method in the turn of its argument ``owner``, or of the owner of its first argument."""
-    name, signature = method.__name__, inspect.signature(method)
-    has_owner = "owner" in signature.parameters
+    """Run a method in the turn of its argument ``owner``, or of the owner of its first argument.
+
+    Both are given by position.
+    """
+    name, parameters = method.__name__, list(inspect.signature(method).parameters)
+    place = parameters.index("owner") - 1 if "owner" in parameters else None  # without self
 
     @wraps(method)
     async def turn(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        given = signature.bind(self, *arguments, **keywords).arguments
-        owner = given["owner"] if has_owner else arguments[0].owner
+        owner = arguments[0].owner if place is None else arguments[place]
         return await self._pool.run(owner, getattr(self._rows, name), *arguments, **keywords)
 
     return cast("_Method[_Arguments, _Result]", turn)

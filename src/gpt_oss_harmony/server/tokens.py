@@ -6,6 +6,8 @@ vLLM, which evaluation harnesses use.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request
@@ -34,7 +36,7 @@ from .http.errors import ApiError
 from .http.large_json import large_json_response
 from .limited_route import LimitedRoute, in_pool
 from .responses.plan import planned_turn
-from .services import Services, services_of
+from .services import services_of
 
 __all__ = ["plain_router", "router"]
 
@@ -60,47 +62,6 @@ class RenderedTurn(TypedDict):
     tokens: list[int]
     segments: list[RenderedSegment]
     count: int
-
-
-def rendered_turn(turn: TurnRequest) -> RenderedTurn:
-    """Render the prompt of a turn; sampled messages keep their sampled tokens."""
-    encoding = load_harmony_encoding("HarmonyGptOss")
-    segments = list(prompt_segments(encoding, turn.conversation, RENDERING))
-    tokens = [token for segment in segments for token in segment.tokens]
-    return {
-        "text": "".join(segment.text for segment in segments),
-        "tokens": tokens,
-        "segments": [
-            {
-                "kind": segment.kind.value,
-                "message": segment.message,
-                "text": segment.text,
-                "tokens": segment.tokens,
-            }
-            for segment in segments
-        ],
-        "count": len(tokens),
-    }
-
-
-def _read_request(services: Services, body: dict[str, Any]) -> ChatRequest | ResponsesRequest:
-    """Read a request of either API; this blocks."""
-    request: ChatRequest | ResponsesRequest
-    if "messages" in body:
-        request = read_body(ChatRequest, body)
-    else:
-        request = read_body(ResponsesRequest, body)
-    services.check_model(request.model)
-    return request
-
-
-def _rendered_request(
-    services: Services, owner: str, request: ChatRequest | ResponsesRequest
-) -> RenderedTurn:
-    """Render the prompt of a request; this blocks."""
-    if isinstance(request, ChatRequest):
-        return rendered_turn(turn_of_chat(request, date=services.current_date()))
-    return rendered_turn(planned_turn(services, owner, request))
 
 
 class ParseRequest(RequestBody):
@@ -150,34 +111,6 @@ class ParsedTokens(TypedDict):
     count: int
 
 
-def parsed_tokens(request: ParseRequest) -> ParsedTokens:
-    """Parse; this may take a while. In strict mode, damaged tokens raise `ApiError`."""
-    encoding = load_harmony_encoding("HarmonyGptOss")
-    strict = bool(request.strict)
-    parser = StreamableParser(encoding, request.role, strict=strict, tools=request.tools or ())
-    tokens = request.tokens
-    if tokens is None:
-        tokens = encoding.encode(request.text or "", allowed_special="all")
-    field = "tokens" if request.text is None else "text"
-    try:
-        parser.process_many(token_ids(tokens) if strict else tokens)
-        parser.process_eos()
-    except TokenError as error:
-        problem = f"{error}; set strict to false to repair the tokens"
-        raise ApiError(400, problem, param=field, code="invalid_markup") from error
-    except VocabularyError as error:
-        raise ApiError(400, str(error), param=field, code="invalid_value") from error
-    return {
-        "messages": [message.to_dict() for message in parser.messages],
-        "incomplete": parser.incomplete,
-        "recoveries": [
-            {"kind": kind.value, "position": position, "text": text}
-            for kind, position, text in parser.recoveries
-        ],
-        "count": len(tokens),
-    }
-
-
 @router.post("/render", response_model=None, responses={200: {"model": RenderedTurn}})
 async def render(
     body: Annotated[dict[str, Any], Body(description=_REQUEST)],
@@ -187,17 +120,30 @@ async def render(
     """Render a request to the prompt's text and tokens; nothing is sampled."""
     services, owner = services_of(request), caller.owner
     pool, files = services.pools.encoding, services.file_texts
-    read = await in_pool(request, pool, owner, _read_request, services, body)
-    if isinstance(read, ChatRequest):
-        read = await files.of_chat(owner, read)
+    turn_of: Callable[[], TurnRequest]
+    if "messages" in body:
+        chat = await in_pool(request, pool, owner, read_body, ChatRequest, body)
+        services.check_model(chat.model)
+        chat = await files.of_chat(owner, chat)
+        turn_of = partial(turn_of_chat, chat, date=services.current_date())
     else:
-        read = await files.of_response(owner, read)
-    filled = read
+        read = await in_pool(request, pool, owner, read_body, ResponsesRequest, body)
+        services.check_model(read.model)
+        turn_of = partial(planned_turn, services, owner, await files.of_response(owner, read))
 
     def work() -> Response:
-        rendered = _rendered_request(services, owner, filled)
-        caller.usage.tokens += rendered["count"]
-        return large_json_response(rendered)
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        segments = list(prompt_segments(encoding, turn_of().conversation, RENDERING))
+        tokens = [token for segment in segments for token in segment.tokens]
+        caller.usage.tokens += len(tokens)
+        return large_json_response(
+            {
+                "text": "".join(segment.text for segment in segments),
+                "tokens": tokens,
+                "segments": [segment._asdict() for segment in segments],
+                "count": len(tokens),
+            }
+        )
 
     return await in_pool(request, pool, owner, work)
 
@@ -207,9 +153,30 @@ async def parse(body: ParseRequest, request: Request, caller: AuthenticatedCalle
     """Parse tokens, or text with special tokens, to messages."""
 
     def work() -> Response:
-        parsed = parsed_tokens(body)
-        caller.usage.tokens += parsed["count"]
-        return large_json_response(parsed)
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        strict = bool(body.strict)
+        parser = StreamableParser(encoding, body.role, strict=strict, tools=body.tools or ())
+        tokens = body.tokens
+        if tokens is None:
+            tokens = encoding.encode(body.text or "", allowed_special="all")
+        field = "tokens" if body.text is None else "text"
+        try:
+            parser.process_many(token_ids(tokens) if strict else tokens)
+            parser.process_eos()
+        except TokenError as error:
+            problem = f"{error}; set strict to false to repair the tokens"
+            raise ApiError(400, problem, param=field, code="invalid_markup") from error
+        except VocabularyError as error:
+            raise ApiError(400, str(error), param=field, code="invalid_value") from error
+        caller.usage.tokens += len(tokens)
+        return large_json_response(
+            {
+                "messages": [message.to_dict() for message in parser.messages],
+                "incomplete": parser.incomplete,
+                "recoveries": [recovery._asdict() for recovery in parser.recoveries],
+                "count": len(tokens),
+            }
+        )
 
     return await in_pool(request, services_of(request).pools.encoding, caller.owner, work)
 

@@ -66,7 +66,10 @@ async def serve_in_workers(
         hub = Hub(folder, engine, Admission(settings.max_running, settings.max_waiting))
         await hub.open()
         stopping = asyncio.Event()
-        opened.enter_context(_signals_set(stopping))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stopping.set)
+            opened.callback(loop.remove_signal_handler, number)
         workers = _Workers(work, folder, listener, hub, stopping)
         tasks: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(workers.keep_one()) for _ in range(count)
@@ -104,19 +107,6 @@ def socket_folder(parent: Path | None = None) -> Generator[Path, None, None]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.rename(lock.name, Path(name) / _LOCK)  # others find it only when it is locked
         yield Path(name)
-
-
-@contextmanager
-def _signals_set(event: asyncio.Event) -> Generator[None, None, None]:
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
-        loop.add_signal_handler(number, event.set)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
 
 
 class _Workers:

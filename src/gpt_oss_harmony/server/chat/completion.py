@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from typing_extensions import (
@@ -13,7 +13,7 @@ from typing_extensions import (
 
 from ...apis.chat_output import CHAT_JOINT, chat_message_of
 from ...apis.custom_tools import CustomToolInput
-from ...apis.items import ItemKind, NewId, called_name, item_kind
+from ...apis.items import ItemKind, called_name, item_kind
 from ...apis.output_items import call_arguments
 from ...apis.turn_request import TurnRequest
 from ...conversation.messages import Message
@@ -30,20 +30,18 @@ from ..generation.events import (
     Usage,
     repetition_detail,
 )
-from ..identifiers import new_id
+from ..store import new_id
 
 __all__ = [
     "ChatChoice",
     "ChatCompletion",
     "ChatCompletionChunk",
     "ChatDelta",
-    "ChatDeltas",
     "ChatHead",
     "ChatLogprobs",
     "ChatUsage",
     "ChunkChoice",
-    "StreamedChoice",
-    "WholeChoice",
+    "SampledChoice",
     "chat_logprobs",
     "chat_usage",
     "whole_chunk",
@@ -146,14 +144,6 @@ _FINISH: Mapping[Ending, ChatFinish] = {
 }
 
 
-def _last_fields(ended: TurnEnded) -> dict[str, Any]:
-    """Return the fields of the end of a choice."""
-    listed = [violation._asdict() for violation in ended.violations]
-    violations = {"schema_violations": listed} if listed else {}
-    detail = repetition_detail(ended.ending)
-    return {"finish_reason": _FINISH[ended.ending], **violations, **detail}
-
-
 def chat_logprobs(logprobs: Iterable[TokenLogprob]) -> ChatLogprobs:
     """Write the tokens of a content.
 
@@ -185,33 +175,56 @@ def chat_usage(choices: Sequence[Usage]) -> ChatUsage:
     }
 
 
-class WholeChoice:
-    """Collects the events of a choice."""
+class SampledChoice:
+    """A choice while it is sampled: its chunks, and the whole of it.
 
-    def __init__(self, turn: TurnRequest) -> None:
+    Joined, the deltas of the chunks equal the message of `chat_message_of`. A preamble on
+    ``commentary`` and the answer form one content, with an empty line between them: clients of this
+    API expect one text and show it while it is written. Without `is_whole`, only the chunks are
+    wanted, and what the model wrote is not kept.
+    """
+
+    def __init__(self, turn: TurnRequest, index: int = 0, *, is_whole: bool = True) -> None:
         self._turn = turn
+        self._index = index
+        self._is_whole = is_whole
         self._messages: list[Message] = []
-        self._logprobs: list[TokenLogprob] | None = None if turn.sampling.logprobs is None else []
-        self._in_content = False
+        self._has_logprobs = turn.sampling.logprobs is not None
+        self._logprobs: list[TokenLogprob] = []
         self._is_cut = False
         self._end: dict[str, Any] = {"finish_reason": "stop"}
+        self._kind = ItemKind.FINAL_ANSWER  # of the current message
+        self._call_ids: list[str] = []
+        reasoning_names = ("reasoning", "reasoning_content") if turn.shows_reasoning else ()
+        self._texts = {True: _Text("content"), False: _Text(*reasoning_names)}
+        self._open: _Text | _Call | None = None
+        self._has_begun = False
 
     def take(self, event: TurnEvent) -> None:
         """Read an event."""
         if isinstance(event, MessageBegun):
-            self._in_content = item_kind(event.channel, event.recipient).is_message
+            custom_tools = self._turn.custom_tools
+            self._kind = item_kind(event.channel, event.recipient, custom_tools=custom_tools)
+            if self._kind.is_call:
+                self._call_ids.append(new_id("call"))
         elif isinstance(event, TextAdded):
-            if self._in_content and self._logprobs is not None:
+            if self._is_whole and self._kind.is_message:
                 self._logprobs += event.logprobs
         elif isinstance(event, MessageEnded):
-            self._messages.append(event.message)
-            self._is_cut = not event.is_complete
+            if self._is_whole:
+                self._messages.append(event.message)
+                self._is_cut = not event.is_complete
         else:
-            self._end = _last_fields(event)
+            listed = [violation._asdict() for violation in event.violations]
+            self._end = {
+                "finish_reason": _FINISH[event.ending],
+                **({"schema_violations": listed} if listed else {}),
+                **repetition_detail(event.ending),
+            }
 
-    def as_json(self, index: int, call_ids: Iterable[str] = ()) -> ChatChoice:
-        """Write the choice; `call_ids` are those that its calls already have in a stream."""
-        ids = iter(call_ids)
+    def as_json(self) -> ChatChoice:
+        """Write the whole choice; its calls have the ids that they have in the chunks."""
+        ids = iter(self._call_ids)
         message = chat_message_of(
             self._messages,
             lambda prefix: next(ids, None) or new_id(prefix),
@@ -221,12 +234,48 @@ class WholeChoice:
             is_cut=self._is_cut,
         )
         choice = {
-            "index": index,
+            "index": self._index,
             "message": message,
-            "logprobs": None if self._logprobs is None else chat_logprobs(self._logprobs),
+            "logprobs": chat_logprobs(self._logprobs) if self._has_logprobs else None,
             **self._end,
         }
         return cast("ChatChoice", choice)
+
+    def chunks(self, event: TurnEvent) -> Iterator[ChunkChoice]:
+        """Write the chunks of the event that was read last: the role first, the end last."""
+        if not self._has_begun:
+            self._has_begun = True
+            yield self._chunk(ChatDelta({"role": "assistant", "content": ""}))
+        delta: ChatDelta | None = None
+        if isinstance(event, TurnEnded):
+            yield cast("ChunkChoice", {**self._chunk(ChatDelta({})), **self._end})
+        elif isinstance(event, MessageBegun):
+            if not self._kind.is_call:
+                self._open = self._texts[self._kind.is_message]
+                self._open.begin()
+            else:
+                is_text = event.recipient in self._turn.tool_texts
+                self._open = call = _Call(len(self._call_ids) - 1, self._kind, is_text=is_text)
+                name, _ = called_name(event.recipient or "")
+                delta = call.first(self._call_ids[-1], name)
+        elif self._open is None:
+            raise ValueError(f"{event} does not belong to a message that has begun")
+        elif isinstance(event, TextAdded):
+            delta = self._open.add(event.text, event.logprobs)
+        else:
+            delta = self._open.end(is_complete=event.is_complete)
+            self._open = None
+        if delta is not None:
+            yield self._chunk(delta)
+
+    def _chunk(self, delta: ChatDelta) -> ChunkChoice:
+        shows_logprobs = self._has_logprobs and bool(delta.fields.get("content"))
+        return {
+            "index": self._index,
+            "delta": delta.fields,
+            "logprobs": chat_logprobs(delta.logprobs) if shows_logprobs else None,
+            "finish_reason": None,
+        }
 
 
 def whole_chunk(choice: ChatChoice) -> ChunkChoice:
@@ -240,97 +289,11 @@ def whole_chunk(choice: ChatChoice) -> ChunkChoice:
     return cast("ChunkChoice", {**fields, "delta": delta})
 
 
-class StreamedChoice:
-    """Writes the chunks of a choice: the role first, the finish reason last."""
-
-    def __init__(self, turn: TurnRequest, index: int) -> None:
-        self._index = index
-        self._has_logprobs = turn.sampling.logprobs is not None
-        self.call_ids: list[str] = []
-        """The ids of the calls so far."""
-        self._deltas = ChatDeltas(
-            self._new_id, turn.custom_tools, turn.tool_texts, shows_reasoning=turn.shows_reasoning
-        )
-        self._has_begun = False
-
-    def take(self, event: TurnEvent) -> Iterator[ChunkChoice]:
-        """Write the chunks of an event."""
-        if not self._has_begun:
-            self._has_begun = True
-            yield self._chunk(ChatDelta({"role": "assistant", "content": ""}))
-        if isinstance(event, TurnEnded):
-            yield cast("ChunkChoice", {**self._chunk(ChatDelta({})), **_last_fields(event)})
-        else:
-            yield from map(self._chunk, self._deltas.take(event))
-
-    def _new_id(self, prefix: str) -> str:
-        self.call_ids.append(new_id(prefix))
-        return self.call_ids[-1]
-
-    def _chunk(self, delta: ChatDelta) -> ChunkChoice:
-        shows_logprobs = self._has_logprobs and bool(delta.fields.get("content"))
-        return {
-            "index": self._index,
-            "delta": delta.fields,
-            "logprobs": chat_logprobs(delta.logprobs) if shows_logprobs else None,
-            "finish_reason": None,
-        }
-
-
 class ChatDelta(NamedTuple):
     """The addition of a chunk to the message; `logprobs` are those of its content."""
 
     fields: dict[str, Any]
     logprobs: tuple[TokenLogprob, ...] = ()
-
-
-class ChatDeltas:
-    """Writes the deltas of a message; joined, they equal the result of `chat_message_of`.
-
-    A preamble on ``commentary`` and the answer form one content, with an empty line between them:
-    clients of this API expect one text and show it while it is written.
-    """
-
-    def __init__(
-        self,
-        new_id: NewId,
-        custom_tools: Collection[str] = (),
-        text_tools: Collection[str] = (),
-        *,
-        shows_reasoning: bool = True,
-    ) -> None:
-        self._new_id = new_id
-        self._custom_tools = custom_tools
-        self._text_tools = text_tools
-        reasoning_names = ("reasoning", "reasoning_content") if shows_reasoning else ()
-        self._texts = {True: _Text("content"), False: _Text(*reasoning_names)}
-        self._open: _Text | _Call | None = None
-        self.calls = 0
-        """The number of calls so far."""
-
-    def take(self, event: MessageBegun | TextAdded | MessageEnded) -> Iterator[ChatDelta]:
-        """Write the deltas of an event."""
-        if isinstance(event, MessageBegun):
-            self._open, first = self._begin(event)
-            yield from first
-        elif self._open is None:
-            raise ValueError(f"{event} does not belong to a message that has begun")
-        elif isinstance(event, TextAdded):
-            yield from self._open.add(event.text, event.logprobs)
-        else:
-            yield from self._open.end(is_complete=event.is_complete)
-            self._open = None
-
-    def _begin(self, event: MessageBegun) -> tuple[_Text | _Call, list[ChatDelta]]:
-        kind = item_kind(event.channel, event.recipient, custom_tools=self._custom_tools)
-        if not kind.is_call:
-            text = self._texts[kind.is_message]
-            text.begin()
-            return text, []
-        call = _Call(self.calls, kind, is_text=event.recipient in self._text_tools)
-        self.calls += 1
-        name, _ = called_name(event.recipient or "")
-        return call, [call.first(self._new_id("call"), name)]
 
 
 class _Text:
@@ -344,16 +307,16 @@ class _Text:
     def begin(self) -> None:
         self._joint = CHAT_JOINT if self._has_text else ""
 
-    def add(self, text: str, logprobs: tuple[TokenLogprob, ...]) -> Iterator[ChatDelta]:
+    def add(self, text: str, logprobs: tuple[TokenLogprob, ...]) -> ChatDelta | None:
         if not self._names:
-            return
+            return None
         text, self._joint = self._joint + text, ""
         self._has_text = True
         emitted = logprobs if self._names == ("content",) else ()
-        yield ChatDelta(dict.fromkeys(self._names, text), emitted)
+        return ChatDelta(dict.fromkeys(self._names, text), emitted)
 
-    def end(self, *, is_complete: bool) -> Iterator[ChatDelta]:
-        return iter(())
+    def end(self, *, is_complete: bool) -> ChatDelta | None:
+        return None
 
 
 class _Call:
@@ -366,36 +329,34 @@ class _Call:
         self._blank: str | None = ""  # the arguments so far, while they are only white space
 
     def first(self, id: str, name: str) -> ChatDelta:
-        fields: dict[str, Any] = {"id": id}
         if self._input is None:
-            fields |= {"type": "function", "function": {"name": name, "arguments": ""}}
-        else:
-            fields |= {"type": "custom", "custom": {"name": name, "input": ""}}
-        return self._delta(fields)
+            function = {"name": name, "arguments": ""}
+            return self._delta({"id": id, "type": "function", "function": function})
+        return self._delta({"id": id, "type": "custom", "custom": {"name": name, "input": ""}})
 
-    def add(self, text: str, _: tuple[TokenLogprob, ...]) -> Iterator[ChatDelta]:
+    def add(self, text: str, _: tuple[TokenLogprob, ...]) -> ChatDelta | None:
         if self._input is not None:
-            yield from self._add_input(self._input.feed(text))
-        elif self._blank is None or text.strip():
-            text, self._blank = (self._blank or "") + text, None
-            yield self._arguments(text)
-        else:
-            self._blank += text
+            return self._addition(self._input.feed(text))
+        if self._blank is not None:
+            text = self._blank + text
+            self._blank = None if text.strip() else text
+            if self._blank is not None:
+                return None
+        return self._addition(text)
 
-    def end(self, *, is_complete: bool) -> Iterator[ChatDelta]:
+    def end(self, *, is_complete: bool) -> ChatDelta | None:
         if self._input is not None:
-            yield from self._add_input(self._input.rest())
-        elif self._blank is not None:
-            arguments = call_arguments(self._blank, is_complete=is_complete)
-            if arguments:
-                yield self._arguments(arguments)
+            return self._addition(self._input.rest())
+        if self._blank is not None:
+            return self._addition(call_arguments(self._blank, is_complete=is_complete))
+        return None
 
-    def _add_input(self, text: str) -> Iterator[ChatDelta]:
-        if text:
-            yield self._delta({"custom": {"input": text}})
-
-    def _arguments(self, text: str) -> ChatDelta:
-        return self._delta({"function": {"arguments": text}})
+    def _addition(self, text: str) -> ChatDelta | None:
+        if not text:
+            return None
+        if self._input is None:
+            return self._delta({"function": {"arguments": text}})
+        return self._delta({"custom": {"input": text}})
 
     def _delta(self, fields: dict[str, Any]) -> ChatDelta:
         return ChatDelta({"tool_calls": [{"index": self._index, **fields}]})

@@ -3,39 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
-from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ...apis.requests import ChatRequest
-from ...apis.turn_request import TurnRequest, turn_of_chat
+from ...apis.turn_request import turn_of_chat
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..generation.events import TurnEnded, TurnEvent, Usage
-from ..generation.preparation import PreparedTurn, constraint_headers
+from ..generation.preparation import constraint_headers
 from ..generation.sampling import choice_sampling, prepared_turn, sample_choices, sample_turn
 from ..http.event_log import Event
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, event_of, json_or_stream
-from ..identifiers import new_id
 from ..json_text import PLACEHOLDER, json_around, json_text
 from ..limited_route import LimitedRoute
 from ..repeated_requests import IdempotencyKey, RequestKey
 from ..services import Services, services_of
+from ..store import new_id
 from .completion import (
-    ChatChoice,
     ChatCompletion,
     ChatCompletionChunk,
     ChatHead,
     ChatUsage,
     ChunkChoice,
-    StreamedChoice,
-    WholeChoice,
+    SampledChoice,
     chat_usage,
     whole_chunk,
 )
@@ -70,116 +67,125 @@ async def create_chat_completion(
         "service_tier": None,
         "system_fingerprint": services.system_fingerprint,
     }
-    headers: dict[str, str] = {}
+    chat = _Chat(services, caller, body, head, {})
     if body.stream:
-        chunks = _chunks(services, caller, body, head, headers)
+        chunks = _chunks(chat)
         if body.store and key.is_given:
-            chunks = _chunks_once(services, caller, body, key, head, chunks)
-        return EventStream(chunks, ending="[DONE]", headers=headers)
-    work = _completion(services, caller, body, key, head, headers)
-    completion = await while_connected(request.receive, work)
-    return JsonResponse(completion, headers=headers)
+            chunks = _chunks_once(chat, key, chunks)
+        return EventStream(chunks, ending="[DONE]", headers=chat.headers)
+    completion = await while_connected(request.receive, _completion(chat, key))
+    return JsonResponse(completion, headers=chat.headers)
 
 
-async def _prepared(
-    services: Services, caller: Caller, body: ChatRequest
-) -> tuple[TurnRequest, PreparedTurn]:
-    await services.admission.admit(caller.owner)
-    date = services.current_date()
-    body = await services.file_texts.of_chat(caller.owner, body)
-    read = partial(turn_of_chat, body, date=date)
-    return await prepared_turn(services, caller.owner, body, read)
+class _Chat(NamedTuple):
+    """A request while it is answered; `headers` are filled before the response begins."""
+
+    services: Services
+    caller: Caller
+    body: ChatRequest
+    head: ChatHead
+    headers: dict[str, str]
 
 
-async def _completion(
-    services: Services,
-    caller: Caller,
-    body: ChatRequest,
-    key: RequestKey,
-    head: ChatHead,
-    headers: dict[str, str],
-) -> ChatCompletion:
-    async with claimed_completion(services, caller.owner, key, body, head["id"]) as earlier:
-        if earlier is not None:
-            return earlier
-        turn, prepared = await _prepared(services, caller, body)
-        headers.update(constraint_headers(prepared))
-        choices = [WholeChoice(turn) for _ in range(body.n or 1)]
-        usages: list[Usage] = []
-        sampling = _choice_events(services, caller, turn, prepared, len(choices))
-        async with aclosing(sampling) as events:
-            async for index, event in events:
-                choices[index].take(event)
-                if isinstance(event, TurnEnded):
-                    usages.append(event.usage)
-        completion = _whole(head, map(WholeChoice.as_json, choices, count()), usages)
-        if body.store:
-            await store_completion(services, caller, body, completion)
+class _Step(NamedTuple):
+    """An event of a choice.
+
+    The last of all has the usages, and the completion if that is stored or sent.
+    """
+
+    choice: SampledChoice
+    event: TurnEvent
+    usages: Sequence[Usage] = ()
+    completion: ChatCompletion | None = None
+
+
+async def _steps(chat: _Chat) -> AsyncGenerator[_Step, None]:
+    """Sample the choices at once; a completion with `store` is stored before the last step.
+
+    The prompt and the grammar are the same for all. Each choice has its own slot at the engine,
+    because it is as much work as another request. A request is refused as a whole or not at all.
+    """
+    services, caller, body, head, headers = chat
+    owner = caller.owner
+    await services.admission.admit(owner)
+    filled = await services.file_texts.of_chat(owner, body)
+    read = partial(turn_of_chat, filled, date=services.current_date())
+    turn, prepared = await prepared_turn(services, owner, filled, read)
+    headers.update(constraint_headers(prepared))
+    is_whole = not body.stream or bool(body.store)
+    choices = [SampledChoice(turn, index, is_whole=is_whole) for index in range(body.n or 1)]
+    sampling = [
+        sample_turn(
+            services,
+            caller,
+            turn,
+            prepared._replace(sampling=choice_sampling(prepared.sampling, index)),
+            is_first=index == 0,
+        )
+        for index in range(len(choices))
+    ]
+    usages: list[Usage] = []
+    async with aclosing(sample_choices(sampling, prompt_field="messages")) as events:
+        async for index, event in events:
+            choice = choices[index]
+            choice.take(event)
+            if isinstance(event, TurnEnded):
+                usages.append(event.usage)
+            if len(usages) < len(choices):
+                yield _Step(choice, event)
+                continue
+            completion = None
+            if is_whole:
+                completion = ChatCompletion(
+                    **head,
+                    object="chat.completion",
+                    choices=[choice.as_json() for choice in choices],
+                    usage=chat_usage(usages),
+                )
+            if body.store and completion is not None:
+                await store_completion(services, caller, body, completion)
+            yield _Step(choice, event, usages, completion)
+
+
+async def _completion(chat: _Chat, key: RequestKey) -> ChatCompletion:
+    owner, head = chat.caller.owner, chat.head
+    claimed = claimed_completion(chat.services, owner, key, chat.body, head["id"])
+    async with claimed as completion:
+        if completion is None:
+            async with aclosing(_steps(chat)) as steps:
+                async for step in steps:
+                    completion = step.completion
+        assert completion is not None
         return completion
 
 
-def _whole(
-    head: ChatHead, choices: Iterable[ChatChoice], usages: Sequence[Usage]
-) -> ChatCompletion:
-    return {
-        **head,
-        "object": "chat.completion",
-        "choices": list(choices),
-        "usage": chat_usage(usages),
-    }
-
-
 async def _chunks_once(
-    services: Services,
-    caller: Caller,
-    body: ChatRequest,
-    key: RequestKey,
-    head: ChatHead,
-    chunks: AsyncGenerator[Event, None],
+    chat: _Chat, key: RequestKey, chunks: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[Event, None]:
     """Yield the chunks, or those of the stored completion if the request is a repetition."""
-    claimed = claimed_completion(services, caller.owner, key, body, head["id"])
+    owner, head, includes_usage = chat.caller.owner, chat.head, chat.body.includes_usage
+    claimed = claimed_completion(chat.services, owner, key, chat.body, head["id"])
     async with aclosing(chunks), claimed as earlier:
         if earlier is None:
             async for chunk in chunks:
                 yield chunk
             return
         first: Any = {name: earlier[name] for name in head}  # type: ignore[literal-required]
-        written = _Chunks(first, includes_usage=body.includes_usage)
+        written = _Chunks(first, includes_usage=includes_usage)
         for choice in map(whole_chunk, earlier["choices"]):
             yield written.of_choice(choice)
-        if body.includes_usage:
+        if includes_usage:
             yield written.of_usage(earlier["usage"])
 
 
-async def _chunks(
-    services: Services,
-    caller: Caller,
-    body: ChatRequest,
-    head: ChatHead,
-    headers: dict[str, str],
-) -> AsyncGenerator[Event, None]:
-    turn, prepared = await _prepared(services, caller, body)
-    headers.update(constraint_headers(prepared))
-    choices = [StreamedChoice(turn, index) for index in range(body.n or 1)]
-    whole = [WholeChoice(turn) for _ in choices]
-    usages: list[Usage] = []
-    written = _Chunks(head, includes_usage=body.includes_usage)
-    sampling = _choice_events(services, caller, turn, prepared, len(choices))
-    async with aclosing(sampling) as events:
-        async for index, event in events:
-            if body.store:
-                whole[index].take(event)
-            if isinstance(event, TurnEnded):
-                usages.append(event.usage)
-                if body.store and len(usages) == len(choices):  # stored before the final event
-                    ids = [choice.call_ids for choice in choices]
-                    stored = _whole(head, map(WholeChoice.as_json, whole, count(), ids), usages)
-                    await store_completion(services, caller, body, stored)
-            for choice in choices[index].take(event):
-                yield written.of_choice(choice)
-    if body.includes_usage:
-        yield written.of_usage(chat_usage(usages))
+async def _chunks(chat: _Chat) -> AsyncGenerator[Event, None]:
+    written = _Chunks(chat.head, includes_usage=chat.body.includes_usage)
+    async with aclosing(_steps(chat)) as steps:
+        async for choice, event, usages, _ in steps:
+            for chunk in choice.chunks(event):
+                yield written.of_choice(chunk)
+            if usages and chat.body.includes_usage:
+                yield written.of_usage(chat_usage(usages))
 
 
 _TEXTS = (("content",), ("reasoning", "reasoning_content"))  # the names of a text's deltas
@@ -218,24 +224,3 @@ class _Chunks:
     ) -> dict[str, Any]:
         chunk = {**self._head, "object": "chat.completion.chunk", "choices": choices}
         return {**chunk, "usage": usage} if self._includes_usage else chunk
-
-
-def _choice_events(
-    services: Services, caller: Caller, turn: TurnRequest, prepared: PreparedTurn, count: int
-) -> AsyncGenerator[tuple[int, TurnEvent], None]:
-    """Sample `count` choices at once; yield their events, with the index of the choice.
-
-    The prompt and the grammar are the same for all. Each choice has its own slot at the engine,
-    because it is as much work as another request. A request is refused as a whole or not at all.
-    """
-    choices = [
-        sample_turn(
-            services,
-            caller,
-            turn,
-            prepared._replace(sampling=choice_sampling(prepared.sampling, index)),
-            is_first=index == 0,
-        )
-        for index in range(count)
-    ]
-    return sample_choices(choices, prompt_field="messages")

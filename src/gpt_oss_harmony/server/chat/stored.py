@@ -108,7 +108,7 @@ async def list_completions(
     page = await services.store.completions.page(
         owner, after=after, limit=limit, order=order, model=model, metadata=metadata
     )
-    completions = [_completion_json(item) for item in page.completions]
+    completions = [_completion_json(item) for item in page.items]
     return await written(request, owner, list_json(completions, has_more=page.has_more))
 
 

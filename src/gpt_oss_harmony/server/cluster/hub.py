@@ -37,6 +37,7 @@ from .peers import ANSWER_SECONDS, PeerError, Peers, SocketChannel
 __all__ = ["Hub", "HubAdmission", "HubEngine", "Worker"]
 
 _HUB = "hub"
+_DESCRIBED = ("model", "context_length", "origin", "skips_forced", "closes_in_time")  # of an engine
 _SILENCE = 60.0  # seconds; if the hub dies, its workers end
 
 
@@ -90,8 +91,7 @@ class Hub:
     async def _describe(self) -> AsyncGenerator[Any, None]:
         engine = self._engine
         assert engine is not None
-        names = ("model", "context_length", "origin", "skips_forced", "closes_in_time")
-        yield {name: getattr(engine, name) for name in names}
+        yield {name: getattr(engine, name) for name in _DESCRIBED}
 
     async def _begin(self, process: int) -> AsyncGenerator[Any, None]:
         self._serving.add(process)
@@ -234,11 +234,8 @@ class HubEngine(Engine):
 
     def __init__(self, worker: Worker, description: Mapping[str, Any]) -> None:
         self._worker = worker
-        self.model = description["model"]
-        self.context_length = description["context_length"]
-        self.origin = description["origin"]
-        self.skips_forced = description["skips_forced"]
-        self.closes_in_time = description["closes_in_time"]
+        for name in _DESCRIBED:
+            setattr(self, name, description[name])
 
     @classmethod
     async def connect(cls, worker: Worker) -> HubEngine:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -133,7 +132,7 @@ def _encoded(prompt: str | list[int], body: CompletionBody) -> tuple[list[int], 
     return prompt, encoding.decode(echoed)
 
 
-async def sampled_choices(
+def sampled_choices(
     services: Services, caller: Caller, body: CompletionBody, plans: list[ChoicePlan]
 ) -> AsyncGenerator[tuple[int, CompletionPiece], None]:
     """Sample all choices at once; a request is refused as a whole, or not at all."""
@@ -142,9 +141,7 @@ async def sampled_choices(
         _choice(services, caller, body, plan, choice_sampling(sampling, plan.position % count))
         for plan in plans
     ]
-    async with aclosing(sample_choices(choices, prompt_field="prompt")) as pieces:
-        async for piece in pieces:
-            yield piece
+    return sample_choices(choices, prompt_field="prompt")
 
 
 async def _choice(
@@ -251,17 +248,14 @@ class CompletionText:
     ) -> dict[str, list[Any]]:
         """Put the tokens of the prompt before those of the first piece; the very first has null."""
         text = CompletionText(self._body)
-        joined: dict[str, list[Any]] = {}
+        entries: list[Mapping[str, list[Any]] | None] = []
         for sampled in scored:
             entry = text._logprobs(sampled)
             if sampled.logprob is None:
                 entry |= {"token_logprobs": [None], "top_logprobs": [None]}
             text._offset += len(text._text(sampled.token, is_last=False))
-            for name, values in entry.items():
-                joined.setdefault(name, []).extend(values)
-        for name, values in (first or {}).items():
-            joined.setdefault(name, []).extend(values)
-        return joined
+            entries.append(entry)
+        return joined_logprobs([*entries, first]) or {}
 
     def _name(self, token: int) -> str:
         if self._body.return_tokens_as_token_ids:
@@ -273,11 +267,12 @@ class CompletionText:
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
 
 
-def joined_logprobs(pieces: Iterable[CompletionPiece]) -> dict[str, list[Any]] | None:
-    """Join the log-probabilities of a completion; None if they were not requested."""
-    joined: dict[str, list[Any]] | None = None
-    for piece in pieces:
-        for name, values in (piece.logprobs or {}).items():
-            joined = joined or {}
+def joined_logprobs(
+    entries: Iterable[Mapping[str, list[Any]] | None],
+) -> dict[str, list[Any]] | None:
+    """Join log-probabilities of a completion; None if they were not requested."""
+    joined: dict[str, list[Any]] = {}
+    for entry in entries:
+        for name, values in (entry or {}).items():
             joined.setdefault(name, []).extend(values)
-    return joined
+    return joined or None

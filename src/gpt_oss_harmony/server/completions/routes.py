@@ -19,9 +19,9 @@ from ..http.event_log import Event
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, event_of, json_or_stream
-from ..identifiers import new_id
 from ..limited_route import LimitedRoute
 from ..services import Services, services_of
+from ..store import new_id
 from .choices import (
     ChoicePlan,
     CompletionBody,
@@ -31,7 +31,7 @@ from .choices import (
     sampled_choices,
 )
 
-__all__ = ["CompletionAnswer", "completion_choice", "completions_usage", "router"]
+__all__ = ["router"]
 
 
 class LogprobLists(TypedDict):
@@ -78,7 +78,7 @@ def completion_choice(
     choice: dict[str, Any] = {
         "index": plan.position,
         "text": (plan.echo if is_start else "") + "".join(piece.text for piece in pieces),
-        "logprobs": joined_logprobs(pieces),
+        "logprobs": joined_logprobs(piece.logprobs for piece in pieces),
         "finish_reason": None if finish is None else finish.value,
     }
     if pieces[-1].is_repetition:
@@ -88,24 +88,6 @@ def completion_choice(
             choice["prompt_token_ids"] = plan.prompt
         choice["token_ids"] = [piece.token for piece in pieces if piece.token is not None]
     return choice
-
-
-def completions_usage(prompts: Sequence[Sequence[Usage]]) -> ChatUsage:
-    """Count the choices of each prompt, and their prompt once.
-
-    >>> completions_usage([[Usage(5, 0, 2), Usage(5, 5, 3)], [Usage(7, 0, 1)]])["total_tokens"]
-    18
-    """
-    total = Usage()
-    for choices in prompts:
-        total = total.plus(
-            Usage(
-                input_tokens=max((usage.input_tokens for usage in choices), default=0),
-                cached_tokens=min((usage.cached_tokens for usage in choices), default=0),
-                output_tokens=sum(usage.output_tokens for usage in choices),
-            )
-        )
-    return chat_usage([total])
 
 
 router = APIRouter(tags=["Completions"], route_class=LimitedRoute)
@@ -198,13 +180,14 @@ async def _chunks(
 
 
 def _usage(
-    body: CompletionBody, plans: list[ChoicePlan], counts: list[int], cached: list[int]
-) -> Any:
-    usages = [
-        Usage(len(plan.prompt), cached_tokens, count)
-        for plan, cached_tokens, count in zip(plans, cached, counts, strict=True)
-    ]
+    body: CompletionBody, plans: Sequence[ChoicePlan], counts: Sequence[int], cached: Sequence[int]
+) -> ChatUsage:
+    """Count the tokens of all choices, and those of each prompt once."""
     width = body.n or 1
-    return completions_usage(
-        [usages[start : start + width] for start in range(0, len(usages), width)]
+    prompts = range(0, len(plans), width)
+    total = Usage(
+        input_tokens=sum(len(plans[first].prompt) for first in prompts),
+        cached_tokens=sum(min(cached[first : first + width]) for first in prompts),
+        output_tokens=sum(counts),
     )
+    return chat_usage([total])

@@ -19,14 +19,14 @@ from ..encryption import OwnerCipher
 from ..generation.events import TurnEnded
 from ..generation.preparation import constraint_headers, prepare_turn
 from ..generation.sampling import prepared_turn, sample_choices, sample_turn
-from ..http.errors import MESSAGES_ERRORS, ApiError
+from ..http.errors import MESSAGES_ERRORS
 from ..http.event_log import Event
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, event_of, json_or_stream
-from ..identifiers import new_id
 from ..limited_route import LimitedRoute
 from ..services import Services, services_of
+from ..store import new_id
 from .answer import (
     PING,
     MessageAnswer,
@@ -61,7 +61,10 @@ async def create_message(
     events = _events(services, caller, body, model, headers)
     if body.stream:
         return EventStream(
-            _named(events), error_event=_error_event, ping=_named_event(PING), headers=headers
+            _named(events),
+            error_event=lambda error: _named_event(error.messages_body()),
+            ping=_named_event(PING),
+            headers=headers,
         )
     message = await while_connected(request.receive, _whole(events))
     return JsonResponse(message, headers=headers)
@@ -142,7 +145,3 @@ async def _named(
 
 def _named_event(event: dict[str, Any]) -> Event:
     return event_of(event, event["type"])
-
-
-def _error_event(error: ApiError) -> Event:
-    return _named_event(error.messages_body())

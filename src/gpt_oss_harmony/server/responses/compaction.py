@@ -29,8 +29,8 @@ from ..generation.events import MessageEnded, TurnEnded, Usage
 from ..generation.preparation import prepare_turn
 from ..generation.sampling import sample_turn
 from ..http.errors import ApiError
-from ..identifiers import new_id
 from ..services import Services
+from ..store import new_id
 from .history import History, history_of, with_stored_items
 
 __all__ = [

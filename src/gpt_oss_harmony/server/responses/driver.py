@@ -26,9 +26,8 @@ from ..generation.preparation import PreparedTurn
 from ..generation.sampling import sample_turn, with_grammar
 from ..http.errors import ApiError, api_error_of
 from ..http.event_log import EventLog
-from ..identifiers import new_id
 from ..services import Services
-from ..store import NewResponse, StoreError
+from ..store import NewResponse, StoreError, new_id
 from .history import CURRENT_DATE, new_items
 from .machine import (
     Announced,

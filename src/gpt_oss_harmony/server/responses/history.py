@@ -169,7 +169,7 @@ def response_json(stored: StoredResponse) -> dict[str, Any]:
     return {**body, "output": [item.item for item in stored.output]}
 
 
-def page_json(page: Page) -> ListPage[Any]:
+def page_json(page: Page[StoredItem]) -> ListPage[Any]:
     """Write a list of items as clients see it."""
     return list_json(
         [dict(without_read_text(item.item)) for item in page.items], has_more=page.has_more

@@ -31,8 +31,8 @@ from ..generation.events import (
 from ..http.errors import ApiError
 from ..http.event_log import Event
 from ..http.server_sent_events import event_of
-from ..tools.approvals import ApprovedCall
 from ..tools.conversation_tools import AnsweredCall
+from ..tools.mcp import ApprovedCall
 from .stream import ResponseStream, WireEvent
 
 __all__ = [

@@ -24,12 +24,16 @@ from ...sampled_messages import SampledMessage
 from ..auth.api_keys import Caller
 from ..encryption import OwnerCipher
 from ..generation.preparation import RENDERING, PreparedTurn, prepare_turn
-from ..identifiers import new_id
 from ..services import Services
-from ..store import Claim, NotFoundError, StoredSession
-from ..tools.approvals import AnsweredRequests, ApprovedCall, answered_requests
+from ..store import Claim, NotFoundError, StoredSession, new_id
 from ..tools.conversation_tools import ConversationTools, FileStorage
-from ..tools.mcp_servers import RequestedServers, requested_servers
+from ..tools.mcp import (
+    AnsweredRequests,
+    ApprovedCall,
+    RequestedServers,
+    answered_requests,
+    requested_servers,
+)
 from .compaction import compacted_items, compaction_item, opened_items, prompt_counter
 from .history import History, history_items, history_of, sessions_of, with_stored_items
 

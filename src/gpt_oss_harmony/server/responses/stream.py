@@ -32,10 +32,10 @@ from ..generation.events import LogprobJson, MessageBegun, MessageEnded, TextAdd
 from ..http.event_log import Event
 from ..http.server_sent_events import event_of
 from ..json_text import PLACEHOLDER, json_around, json_text
-from ..tools.approvals import approval_item
 from ..tools.call_items import mcp_fields
 from ..tools.citations import CitedAnswer
 from ..tools.conversation_tools import AnsweredCall
+from ..tools.mcp import approval_item
 from .output_item import FUNCTION, MESSAGE, OutputItemBuilder
 
 __all__ = ["EVENT_TYPES", "EventNames", "ResponseEvent", "ResponseStream", "WireEvent"]

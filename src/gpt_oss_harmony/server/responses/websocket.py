@@ -23,9 +23,9 @@ from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..http.errors import ApiError, api_error_of
 from ..http.large_json import read_json
 from ..http.requests import cancel_all, request_too_large
-from ..identifiers import new_id
 from ..json_text import json_text
 from ..services import Services
+from ..store import new_id
 from .driver import ResponseRun
 from .history import History
 from .lifecycle import start_response

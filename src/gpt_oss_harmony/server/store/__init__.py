@@ -3,23 +3,20 @@
 ::
 
     errors
-    tables → items            the columns of a row, and the dataclasses made of it
     database → leases         transactions, migrations; locks of running servers
-    expiring_rows             expiry and order of rows
-    contents                  the bytes of files, each once
-    response_chains           responses that follow each other
-    tool_sessions, responses, conversations, container_files, uploads, chat_completions, keys,
-    key_requests
-    owned_data → quota        all data of one owner; its size, and the limit of that
+    tables → owned_data       columns; all data of one owner, its size, and the limit of that
+    rows                      rows as dataclasses: their ids, expiry and order, and pages of them
+    response_chains           responses that follow each other, and their tools' sessions
+    responses, conversations, files, containers, chat_completions
+    keys                      API keys, their requests, and what these claim
     store                     opens all of these
 
 Everything is synchronous and may be called from any thread. Methods return plain data, and never
 the data of other owners.
 """
 
-from .chat_completions import CompletionPage, StoredCompletion, StoredCompletions
-from .claims import Claim, Claims
-from .container_files import ContainerFile, ContainerFiles, FilePage, NewFile
+from .chat_completions import StoredCompletion, StoredCompletions
+from .containers import ContainerFile, ContainerFiles, Containers, NewFile, StoredContainer
 from .conversations import Conversation, Conversations
 from .database import database_name
 from .errors import (
@@ -31,34 +28,23 @@ from .errors import (
     StoreInUseError,
     StoreVersionError,
 )
-from .items import NewItem, Order, Page, StoredItem
-from .key_requests import KeyRequest, KeyRequests
-from .keys import KeyLimits, KeyRecord, Keys
+from .files import UploadedFile, Uploads
+from .keys import Claim, Claims, KeyLimits, KeyRecord, KeyRequest, KeyRequests, Keys
 from .owned_data import OwnedData, OwnedRow
+from .response_chains import StoredSession, ToolSessions
 from .responses import NewResponse, Responses, StoredResponse
+from .rows import NewItem, Order, Page, StoredItem, new_id
 from .store import Store
-from .tool_sessions import StoredSession, ToolSessions
-from .uploads import (
-    ContainerPage,
-    Containers,
-    StoredContainer,
-    UploadedFile,
-    UploadPage,
-    Uploads,
-)
 
 __all__ = [
     "Claim",
     "ClaimedError",
     "Claims",
-    "CompletionPage",
     "ContainerFile",
     "ContainerFiles",
-    "ContainerPage",
     "Containers",
     "Conversation",
     "Conversations",
-    "FilePage",
     "ItemIdError",
     "KeyLimits",
     "KeyRecord",
@@ -86,8 +72,8 @@ __all__ = [
     "StoredResponse",
     "StoredSession",
     "ToolSessions",
-    "UploadPage",
     "UploadedFile",
     "Uploads",
     "database_name",
+    "new_id",
 ]

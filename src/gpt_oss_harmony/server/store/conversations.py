@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
 
-from .database import Database
 from .errors import ItemIdError, NotFoundError
-from .items import (
+from .owned_data import size_of
+from .rows import (
+    ITEM,
+    DescribedRows,
     NewItem,
     Order,
     Page,
@@ -21,30 +23,36 @@ from .items import (
     read_item,
     read_page,
 )
-from .quota import Quota, size_of
 from .tables import conversation_items, conversations
 
-__all__ = ["Conversation", "Conversations", "append_items", "conversation_length"]
+__all__ = ["Conversation", "Conversations"]
 
 _BATCH = 500  # ids of one query
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """A conversation without its items; `created_at` in seconds since 1970."""
+    """A conversation without its items; `created_at` in seconds since 1970.
+
+    `next_position` is that of the next item; the store sets it.
+    """
 
     id: str
     owner: str
     created_at: int
     metadata: dict[str, Any]
+    next_position: int = field(default=0, compare=False)
 
 
-class Conversations:
-    """The conversations in a database; `Store` makes it."""
+class Conversations(DescribedRows[Conversation]):
+    """The conversations in a database; `Store` makes it. Most methods raise `NotFoundError`.
 
-    def __init__(self, database: Database, quota: Quota) -> None:
-        self._database = database
-        self._quota = quota
+    The responses of a deleted conversation stay.
+    """
+
+    kind = "conversation"
+    table = conversations
+    record = Conversation
 
     def create(self, conversation: Conversation, items: Sequence[NewItem] = ()) -> None:
         """Store a new conversation with its first `items`.
@@ -52,46 +60,16 @@ class Conversations:
         Raises `ItemIdError`, and `StorageFullError` if the owner has no room for it.
         """
         check_ids(items)
-        self._quota.add(
-            conversation.owner, size_of(conversation.metadata, *(item.item for item in items))
-        )
+        self._quota.add(conversation.owner, size_of(conversation.metadata, *map(ITEM, items)))
         with self._database.writing() as connection:
-            connection.execute(
-                insert(conversations).values(
-                    id=conversation.id,
-                    owner=conversation.owner,
-                    created_at=conversation.created_at,
-                    metadata=conversation.metadata,
-                    next_position=len(items),
-                )
-            )
-            _insert(connection, conversation.id, items, 0)
-
-    def get(self, id: str, owner: str) -> Conversation:
-        """Read a conversation. Raises `NotFoundError`, like all later methods."""
-        with self._database.reading() as connection:
-            row = _visible(connection, id, owner)
-        return Conversation(row.id, row.owner, row.created_at, row.metadata)
-
-    def update(self, id: str, owner: str, metadata: Mapping[str, Any]) -> Conversation:
-        """Replace the metadata; return the conversation."""
-        with self._database.writing() as connection:
-            row = _visible(connection, id, owner, to_write=True)
-            change = update(conversations).where(conversations.c.id == id)
-            connection.execute(change.values(metadata=dict(metadata)))
-        return Conversation(row.id, row.owner, row.created_at, dict(metadata))
-
-    def delete(self, id: str, owner: str) -> None:
-        """Delete a conversation and its items; its responses stay."""
-        with self._database.writing() as connection:
-            _visible(connection, id, owner, to_write=True)
-            connection.execute(delete(conversations).where(conversations.c.id == id))
+            connection.execute(insert(conversations).values(vars(conversation)))
+            self._append(connection, conversation, items)
 
     def items(self, id: str, owner: str) -> list[StoredItem]:
         """Read all items, the oldest first."""
         query = item_columns(conversation_items).where(conversation_items.c.conversation_id == id)
         with self._database.reading() as connection:
-            _visible(connection, id, owner)
+            self.read(connection, id, owner)
             rows = connection.execute(query.order_by(conversation_items.c.position))
             return [read_item(row) for row in rows]
 
@@ -103,11 +81,11 @@ class Conversations:
         after: str | None = None,
         limit: int = 20,
         order: Order = "desc",
-    ) -> Page:
+    ) -> Page[StoredItem]:
         """Read at most `limit` items after the item `after`, in this `order`."""
         belongs = conversation_items.c.conversation_id == id
         with self._database.reading() as connection:
-            _visible(connection, id, owner)
+            self.read(connection, id, owner)
             return read_page(
                 connection, conversation_items, belongs, after=after, limit=limit, order=order
             )
@@ -116,7 +94,7 @@ class Conversations:
         """Read one item."""
         query = item_columns(conversation_items).where(_is_item(id, item_id))
         with self._database.reading() as connection:
-            _visible(connection, id, owner)
+            self.read(connection, id, owner)
             row = connection.execute(query).first()
         if row is None:
             raise NotFoundError("item", item_id)
@@ -129,50 +107,41 @@ class Conversations:
         `StorageFullError` if the owner has no room for them.
         """
         check_ids(items)
-        self._quota.add(owner, size_of(*(item.item for item in items)))
+        self._quota.add(owner, size_of(*map(ITEM, items)))
         with self._database.writing() as connection:
-            row = _visible(connection, id, owner, to_write=True)
+            conversation = self.read(connection, id, owner, to_write=True)
             taken = _existing_ids(connection, id, [item.id for item in items])
             for item in items:
                 if item.id in taken:
                     problem = f"the conversation already has an item with the id {item.id!r}"
                     raise ItemIdError(problem, item.id)
-            _append(connection, row, items)
+            self._append(connection, conversation, items)
+
+    def add_new(
+        self, connection: Connection, id: str, owner: str, items: Sequence[NewItem]
+    ) -> None:
+        """Add the items whose ids are new, in a transaction."""
+        conversation = self.read(connection, id, owner, to_write=True)
+        taken = _existing_ids(connection, id, [item.id for item in items])
+        self._append(connection, conversation, [item for item in items if item.id not in taken])
 
     def delete_item(self, id: str, owner: str, item_id: str) -> Conversation:
         """Delete one item; return the conversation."""
         with self._database.writing() as connection:
-            row = _visible(connection, id, owner, to_write=True)
+            conversation = self.read(connection, id, owner, to_write=True)
             removal = delete(conversation_items).where(_is_item(id, item_id))
             if connection.execute(removal).rowcount == 0:
                 raise NotFoundError("item", item_id)
-        return Conversation(row.id, row.owner, row.created_at, row.metadata)
+        return conversation
 
-
-def conversation_length(connection: Connection, id: str | None, owner: str) -> int | None:
-    """Return the position of the next item; None for no conversation. Raises `NotFoundError`."""
-    return None if id is None else int(_visible(connection, id, owner).next_position)
-
-
-def append_items(connection: Connection, id: str, owner: str, items: Sequence[NewItem]) -> bool:
-    """Add items with new ids to the conversation; return False if the conversation is gone."""
-    row = connection.execute(_query(id, owner).with_for_update()).first()
-    if row is None:
-        return False
-    taken = _existing_ids(connection, id, [item.id for item in items])
-    _append(connection, row, [item for item in items if item.id not in taken])
-    return True
-
-
-def _append(connection: Connection, conversation: Row[Any], items: Sequence[NewItem]) -> None:
-    """Add items; the row of the conversation is locked."""
-    _insert(connection, conversation.id, items, conversation.next_position)
-    change = update(conversations).where(conversations.c.id == conversation.id)
-    connection.execute(change.values(next_position=conversation.next_position + len(items)))
-
-
-def _insert(connection: Connection, id: str, items: Sequence[NewItem], position: int) -> None:
-    insert_items(connection, conversation_items, {"conversation_id": id}, items, position)
+    def _append(
+        self, connection: Connection, conversation: Conversation, items: Sequence[NewItem]
+    ) -> None:
+        """Add items; the row of the conversation is locked."""
+        position, belongs = conversation.next_position, {"conversation_id": conversation.id}
+        insert_items(connection, conversation_items, belongs, items, position)
+        change = update(conversations).where(conversations.c.id == conversation.id)
+        connection.execute(change.values(next_position=position + len(items)))
 
 
 def _existing_ids(connection: Connection, id: str, item_ids: Sequence[str]) -> set[str]:
@@ -186,17 +155,5 @@ def _existing_ids(connection: Connection, id: str, item_ids: Sequence[str]) -> s
     return existing
 
 
-def _is_item(id: str, item_id: str) -> Any:
+def _is_item(id: str, item_id: str) -> ColumnElement[bool]:
     return and_(conversation_items.c.conversation_id == id, conversation_items.c.id == item_id)
-
-
-def _query(id: str, owner: str) -> Select[Any]:
-    return select(conversations).where(conversations.c.id == id, conversations.c.owner == owner)
-
-
-def _visible(connection: Connection, id: str, owner: str, *, to_write: bool = False) -> Row[Any]:
-    query = _query(id, owner)
-    row = connection.execute(query.with_for_update() if to_write else query).first()
-    if row is None:
-        raise NotFoundError("conversation", id)
-    return row

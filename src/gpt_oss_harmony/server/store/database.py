@@ -5,6 +5,7 @@ Writing transactions on SQLite take turns, because SQLite's own waiting polls an
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -35,12 +36,15 @@ from ...installation import missing_package
 from ..private_files import make_private, open_private
 from .errors import StoreError, StoreVersionError
 
-__all__ = ["Database", "database_name", "migrate"]
+__all__ = ["DELETIONS", "Database", "database_name", "lock_key", "migrate"]
 
 _LOG = logging.getLogger(__name__)
 
 _OF_STATEMENTS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
 """Errors of one statement; after any other, the database itself does not work."""
+
+DELETIONS = 0x6861726D6F6E7A
+"""The lock of deletions of responses, which take turns; two could leave a row to each other."""
 
 _SQLITE = b"SQLite format 3\0"  # how its files begin
 _MEMORY = "sqlite+pysqlite:///:memory:"
@@ -122,6 +126,14 @@ class Database:
                 yield connection
             finally:
                 self._open_writing.connection = None
+
+    def lock(self, connection: Connection, key: int) -> None:
+        """Wait until no other transaction has this lock, and keep it until this one ends.
+
+        SQLite runs one writing transaction at a time, so it needs no locks.
+        """
+        if not self.is_sqlite:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
     def size(self) -> int:
         """Return the bytes that the database takes, with what is free in it."""
@@ -261,6 +273,12 @@ class Database:
         self.problem = problem
 
 
+def lock_key(name: str) -> int:
+    """Return the key of a PostgreSQL lock for a name; it is the same at all servers."""
+    digest = hashlib.sha256(f"harmony {name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
 def _identity(path: Path) -> tuple[int, int] | None:
     """Return what distinguishes a file from another one in its place; None if there is none."""
     try:
@@ -345,10 +363,7 @@ def migrate(database: Database) -> None:
     Raises `StoreVersionError` for a database that a newer version of this library has changed.
     """
     with database.writing() as connection:
-        if not database.is_sqlite:
-            connection.execute(
-                text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK}
-            )
+        database.lock(connection, _MIGRATION_LOCK)
         context = MigrationContext.configure(connection)
         steps = ScriptDirectory(str(_MIGRATIONS))
         revisions = {step.revision for step in steps.walk_revisions()}

@@ -1,17 +1,39 @@
-"""API keys as rows: hashes, names and limits, but not the keys themselves."""
+"""API keys as rows: records, requests that count against their limits, and claims of requests.
+
+The records have hashes, names and limits, but not the keys themselves. Requests and claims belong
+to an owner, which is the id of a key, or empty on a server without keys.
+"""
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, select, update
 
-from .database import Database
-from .errors import NotFoundError
-from .tables import api_keys
+from .database import Database, lock_key
+from .errors import ClaimedError, NotFoundError
+from .rows import ExpiringRows, is_kept
+from .tables import api_keys, claims, key_requests
 
-__all__ = ["KeyLimits", "KeyRecord", "Keys"]
+__all__ = [
+    "Claim",
+    "Claims",
+    "KeyLimits",
+    "KeyRecord",
+    "KeyRequest",
+    "KeyRequests",
+    "Keys",
+    "end_requests",
+]
+
+_REMEMBERED = 61  # seconds after a request's end, because it counts for a minute
+_LONGEST = 24 * 60 * 60  # seconds after which a request counts as ended
+
+_Refusal = TypeVar("_Refusal")
 
 
 @dataclass(frozen=True)
@@ -51,19 +73,10 @@ class Keys:
 
     def add(self, key: KeyRecord) -> None:
         """Store a new key."""
+        values = {**vars(key), **vars(key.limits)}
+        del values["limits"]
         with self._database.writing() as connection:
-            connection.execute(
-                insert(api_keys).values(
-                    id=key.id,
-                    hash=key.hash,
-                    name=key.name,
-                    created_at=key.created_at,
-                    revoked_at=key.revoked_at,
-                    requests_per_minute=key.limits.requests_per_minute,
-                    concurrent_requests=key.limits.concurrent_requests,
-                    tokens_per_minute=key.limits.tokens_per_minute,
-                )
-            )
+            connection.execute(insert(api_keys).values(values))
 
     def all(self) -> list[KeyRecord]:
         """List all keys, also revoked ones, the oldest first."""
@@ -99,3 +112,141 @@ class Keys:
 def _record(row: Row[Any]) -> KeyRecord:
     limits = KeyLimits(row.requests_per_minute, row.concurrent_requests, row.tokens_per_minute)
     return KeyRecord(row.id, row.hash, row.name, row.created_at, row.revoked_at, limits)
+
+
+# Requests that count against the limits, over all servers of one database
+
+
+class KeyRequest(NamedTuple):
+    """A request of the last minute, or a running one; times in seconds since 1970.
+
+    While it runs, `ended_at` is None and `tokens` is 0.
+    """
+
+    began_at: float
+    ended_at: float | None
+    tokens: int
+
+
+class KeyRequests(ExpiringRows):
+    """The requests of keys that have limits; the clocks of the servers should agree."""
+
+    table = key_requests
+
+    def begin(
+        self, owner: str, judge: Callable[[Sequence[KeyRequest], float], _Refusal | None]
+    ) -> str | _Refusal:
+        """Begin a request of a key and return its id, or return the refusal of `judge`.
+
+        `judge` gets the requests of the key and the current time. No other server begins a request
+        of this key meanwhile.
+        """
+        now, table = self._server.now(), key_requests
+        with self._database.writing() as connection:
+            self._database.lock(connection, lock_key(f"key {owner}"))
+            query = select(table.c.began_at, table.c.ended_at, table.c.tokens)
+            counting = query.where(table.c.owner == owner, table.c.expires_at > now)
+            requests = [
+                KeyRequest(began / 1000, None if ended is None else ended / 1000, tokens)
+                for began, ended, tokens in connection.execute(counting)
+            ]
+            refusal = judge(requests, now)
+            if refusal is not None:
+                return refusal
+            values = self._new(owner, now)
+            connection.execute(insert(table).values(values))
+        return str(values["id"])
+
+    def _new(self, owner: str, now: float) -> dict[str, Any]:
+        return {
+            "id": uuid.uuid4().hex,
+            "owner": owner,
+            "server_id": self._server.id,
+            "began_at": round(now * 1000),
+            "tokens": 0,
+            "expires_at": int(now) + _LONGEST,
+        }
+
+    def end(self, id: str, tokens: int) -> None:
+        """End a request that used this number of tokens."""
+        ended = _ended(self._server.now())
+        with self._database.writing() as connection:
+            this = key_requests.c.id == id
+            connection.execute(update(key_requests).where(this).values(**ended, tokens=tokens))
+
+    def write_nothing(self) -> None:
+        """Insert a row and delete it: only a transaction that writes finds out that none can."""
+        row = self._new("", self._server.now())
+        with self._database.writing() as connection:
+            connection.execute(insert(key_requests).values(row))
+            connection.execute(delete(key_requests).where(key_requests.c.id == row["id"]))
+
+
+def end_requests(connection: Connection, server_id: str, now: float) -> None:
+    """End the requests of a dead server; their tokens are unknown."""
+    table = key_requests
+    are_its_own = and_(table.c.server_id == server_id, table.c.ended_at.is_(None))
+    connection.execute(update(table).where(are_its_own).values(_ended(now)))
+
+
+def _ended(now: float) -> dict[str, int]:
+    return {"ended_at": round(now * 1000), "expires_at": int(now) + _REMEMBERED}
+
+
+# Claims: what one request uses, and no later one may use again
+
+
+class Claim(NamedTuple):
+    """A name that an owner's request claims; `content` is the same in a true repetition."""
+
+    name: str
+    content: str = ""
+
+
+class Claims(ExpiringRows):
+    """The claims in a database.
+
+    A request claims the approvals of the calls that it runs, and its idempotency key. A repetition
+    of the request finds the claim, and with it the id of what the first one made.
+    """
+
+    table = claims
+
+    @contextmanager
+    def taken(
+        self, wanted: Sequence[Claim], owner: str, made_id: str, expires_at: int | None
+    ) -> Generator[None, None, None]:
+        """Claim all for what is stored in this block, in one transaction with it.
+
+        Raises `ClaimedError`; then, or if the block fails, nothing is claimed.
+        """
+        if not wanted:
+            yield
+            return
+        with self._database.writing() as connection:
+            self._database.lock(connection, lock_key(f"claims {owner}"))
+            for claim in wanted:
+                this = (claims.c.owner == owner, claims.c.name == claim.name)
+                kept = is_kept(claims, self._server.now())
+                taken = connection.execute(select(claims).where(*this, kept)).first()
+                if taken is not None:
+                    raise ClaimedError(
+                        claim.name, taken.made_id, is_same=taken.content == claim.content
+                    )
+                connection.execute(delete(claims).where(*this))  # it has expired
+                row = {"owner": owner, "made_id": made_id, "expires_at": expires_at}
+                connection.execute(insert(claims).values(**row, **claim._asdict()))
+            yield
+
+    def take(
+        self, wanted: Sequence[Claim], owner: str, made_id: str, expires_at: int | None
+    ) -> None:
+        """Claim all for something that is not stored, or not yet. Raises `ClaimedError`."""
+        with self.taken(wanted, owner, made_id, expires_at):
+            pass
+
+    def release(self, made_id: str, owner: str) -> None:
+        """Give back the claims for something that was not made."""
+        mine = (claims.c.made_id == made_id, claims.c.owner == owner)
+        with self._database.writing() as connection:
+            connection.execute(delete(claims).where(*mine))

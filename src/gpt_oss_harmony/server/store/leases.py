@@ -8,7 +8,6 @@ beside it; the server may have several processes.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 import sqlite3
@@ -16,14 +15,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from ..private_files import make_private, open_private
-from .database import Database
+from .database import Database, lock_key
 from .errors import StoreInUseError
 
 __all__ = ["Lease", "ServerClock", "lease_in"]
@@ -37,14 +35,18 @@ class ServerClock:
     now: Callable[[], float]
 
 
-class Lease(Protocol):
-    """The lock of this server, and a check of other servers' locks."""
+class Lease:
+    """The lock of this server, and a check of other servers' locks.
+
+    This class itself is for a database in memory: it needs no lock, and has no other servers.
+    """
 
     def acquire(self) -> None:
         """Take the lock, also after it was lost; do nothing if it is held."""
 
     def is_gone(self, connection: Connection, server_id: str) -> bool:
         """Return whether another server has died; True stays valid until the transaction ends."""
+        return True
 
     def release(self) -> None:
         """Release the lock."""
@@ -56,18 +58,18 @@ def lease_in(database: Database, server_id: str, workers: Path | None) -> Lease:
         return _PostgresLease(database, server_id)
     if workers is not None:
         return _WorkerLease(workers)
-    return _FileLease(database.path)
+    return Lease() if database.path is None else _FileLease(database.path)
 
 
-class _FileLease:
-    """The lease of the SQLite file at `path`; None for a database in memory, which needs none."""
+class _FileLease(Lease):
+    """The lease of the SQLite file at `path`; only the server that holds it asks for others."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path and path.with_name(path.name + ".lock")
+    def __init__(self, path: Path) -> None:
+        self._path = path.with_name(path.name + ".lock")
         self._lock: sqlite3.Connection | None = None
 
     def acquire(self) -> None:
-        if self._path is None or self._lock is not None:
+        if self._lock is not None:
             return
         # Other users can lock every file that they can open.
         os.close(open_private(self._path))
@@ -84,16 +86,13 @@ class _FileLease:
             ) from error
         self._lock = lock
 
-    def is_gone(self, connection: Connection, server_id: str) -> bool:
-        return True  # only the holder of the lock calls this
-
     def release(self) -> None:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
 
-class _WorkerLease:
+class _WorkerLease(Lease):
     """The lease of one of several processes that share a file of SQLite.
 
     The process that started them holds the lock of the file. Each worker listens on a socket whose
@@ -103,23 +102,17 @@ class _WorkerLease:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def acquire(self) -> None:
-        pass
-
     def is_gone(self, connection: Connection, server_id: str) -> bool:
         with socket.socket(socket.AF_UNIX) as asking:
             return asking.connect_ex(str(self._folder / server_id)) != 0
 
-    def release(self) -> None:
-        pass
 
-
-class _PostgresLease:
+class _PostgresLease(Lease):
     def __init__(self, database: Database, server_id: str) -> None:
         self._database = database
         # Outside of the pool: one connection, which stays open and in no transaction.
         self._engine = create_engine(database.url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-        self._key = _lock_key(server_id)
+        self._key = lock_key(f"server {server_id}")
         self._connection: Connection | None = None
 
     def acquire(self) -> None:
@@ -145,14 +138,9 @@ class _PostgresLease:
 
     def is_gone(self, connection: Connection, server_id: str) -> bool:
         taken = text("SELECT pg_try_advisory_xact_lock(:key)")
-        return bool(connection.execute(taken, {"key": _lock_key(server_id)}).scalar())
+        return bool(connection.execute(taken, {"key": lock_key(f"server {server_id}")}).scalar())
 
     def release(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-def _lock_key(server_id: str) -> int:
-    digest = hashlib.sha256(f"harmony server {server_id}".encode()).digest()
-    return int.from_bytes(digest[:8], "big", signed=True)

@@ -1,4 +1,4 @@
-"""All data of one owner in a database: its amount, a copy, and its deletion.
+"""All data of one owner in a database: its amount and limit, a copy, and its deletion.
 
 The tables alone define this data: those with a column ``owner``, and those whose rows belong to
 rows of these tables. A new table with this column is included automatically.
@@ -8,21 +8,42 @@ from __future__ import annotations
 
 import base64
 import json
+import sqlite3
+import threading
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, Table, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    LargeBinary,
+    Select,
+    String,
+    Table,
+    delete,
+    func,
+    literal,
+    select,
+    update,
+)
+from sqlalchemy.types import TypeDecorator
 
-from .database import Database
+from .database import DELETIONS, Database
+from .errors import StorageFullError
 from .leases import ServerClock
-from .response_chains import take_turns
-from .tables import METADATA, api_keys, responses
+from .tables import METADATA, api_keys, key_requests, responses
 
-__all__ = ["OwnedData", "OwnedRow", "owned_tables", "rows_of"]
+__all__ = ["ROW_BYTES", "OwnedData", "OwnedRow", "Quota", "owned_tables", "size_of"]
 
 _BATCH = 100  # rows that are read at a time
 _FORGOTTEN = "deleted"  # the name of a key whose owner's data was deleted
+ROW_BYTES = 200  # bytes that a row takes besides its texts and bytes
+_VALUE = 4  # bytes of punctuation, or of a number
+_LEAST_SECONDS = 2.0  # for which a measurement is used, or a multiple of the time that it took
+_MULTIPLE = 50
+_BYTE_LENGTH = sqlite3.sqlite_version_info >= (3, 43)  # octet_length, which reads no content
 
 
 class OwnedRow(NamedTuple):
@@ -56,7 +77,7 @@ class OwnedData:
         counts: dict[str, int] = {}
         with self._database.reading() as connection:
             for table in owned_tables():
-                query = rows_of(table, owner).with_only_columns(func.count())
+                query = _rows_of(table, owner).with_only_columns(func.count())
                 counts[table.name] = connection.execute(query).scalar_one()
         return {name: count for name, count in counts.items() if count}
 
@@ -64,7 +85,7 @@ class OwnedData:
         """Read every row of an owner and the record of the key, without the key's hash."""
         with self._database.reading() as connection:
             for table in (api_keys, *owned_tables()):
-                query = rows_of(table, owner).execution_options(yield_per=_BATCH)
+                query = _rows_of(table, owner).execution_options(yield_per=_BATCH)
                 for row in connection.execute(query):
                     values = {name: _as_json(name, value) for name, value in row._mapping.items()}
                     yield OwnedRow(table.name, values)
@@ -78,7 +99,7 @@ class OwnedData:
         """
         counts = self.count(owner)
         with self._database.writing() as connection:
-            take_turns(self._database, connection)
+            self._database.lock(connection, DELETIONS)
             revoked_at = func.coalesce(api_keys.c.revoked_at, int(self._server.now()))
             connection.execute(
                 update(api_keys)
@@ -109,7 +130,7 @@ def _parent(table: Table) -> Table | None:
     return next((key.column.table for key in keys), None)
 
 
-def rows_of(table: Table, owner: str) -> Select[Any]:
+def _rows_of(table: Table, owner: str) -> Select[Any]:
     """Select the rows of an owner; rows without an owner belong to rows of a parent table."""
     if table is api_keys:
         shown = (column for column in table.c if column is not table.c.hash)
@@ -127,3 +148,116 @@ def _as_json(name: str, value: Any) -> Any:
     if name == responses.c.events.name:
         return json.loads(zlib.decompress(value))
     return base64.b64encode(value).decode("ascii")
+
+
+# The limit of an owner
+
+
+@dataclass
+class _Measured:
+    bytes: dict[str, int]  # by table
+    total: int  # of them, and what was added since
+    until: float
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Quota:
+    """The stored bytes of owners; `limit` is the most of each, None for no limit.
+
+    The database measures them, over all tables with rows of owners. As this takes longer the more
+    is stored, a result is used for a while, and what this process has added since is counted with
+    it. Other servers' additions and all deletions are seen with the next measurement.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        limit: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.limit = limit
+        self.on_refusal: Callable[[], object] = lambda: None
+        """Called for each request that is refused."""
+        self._database = database
+        self._clock = clock
+        self._measured: dict[str, _Measured] = {}
+        self._lock = threading.Lock()
+
+    def add(self, owner: str, size: int) -> None:
+        """Count bytes that are about to be stored.
+
+        Raises `StorageFullError` if the owner has no room for them.
+        """
+        if self.limit is None:
+            return
+        measured = self._current(owner)
+        with measured.lock:
+            if measured.total + size > self.limit:
+                self.on_refusal()
+                raise StorageFullError(measured.total, size, self.limit)
+            measured.total += size
+
+    def note(self, owner: str, size: int) -> None:
+        """Count bytes that are stored in any case, such as the output of a response that began."""
+        if self.limit is not None:
+            measured = self._current(owner)
+            with measured.lock:
+                measured.total += size
+
+    def used(self, owner: str) -> dict[str, int]:
+        """Measure the bytes of an owner now, by table; leave out tables without rows."""
+        return {name: size for name, size in self._measure(owner).bytes.items() if size}
+
+    def _current(self, owner: str) -> _Measured:
+        with self._lock:
+            measured = self._measured.get(owner)
+        if measured is None or measured.until <= self._clock():
+            measured = self._measure(owner)
+        return measured
+
+    def _measure(self, owner: str) -> _Measured:
+        begun = self._clock()
+        sizes: dict[str, int] = {}
+        with self._database.reading() as connection:
+            for table in owned_tables():
+                if table is not key_requests:
+                    size = _stored_size(table, is_sqlite=self._database.is_sqlite)
+                    query = _rows_of(table, owner).with_only_columns(size)
+                    sizes[table.name] = int(connection.execute(query).scalar_one() or 0)
+        now = self._clock()
+        until = now + max(_LEAST_SECONDS, _MULTIPLE * (now - begun))
+        measured = _Measured(sizes, sum(sizes.values()), until)
+        with self._lock:
+            self._measured = {id: each for id, each in self._measured.items() if each.until > begun}
+            self._measured[owner] = measured
+        return measured
+
+
+def size_of(*values: Any) -> int:
+    """Return about how many bytes JSON takes: those of its texts, and some for each value.
+
+    >>> size_of({"a": ["é", 1]})
+    22
+    """
+    size, found = 0, list(values)
+    for value in found:  # which grows meanwhile
+        size += _VALUE
+        if isinstance(value, (str, bytes)):
+            size += len(value)
+        elif isinstance(value, dict):
+            found += value
+            found += value.values()
+        elif isinstance(value, (list, tuple)):
+            found += value
+    return size
+
+
+def _stored_size(table: Table, *, is_sqlite: bool) -> ColumnElement[Any]:
+    """Return the bytes of the selected rows of a table."""
+    length = func.length if is_sqlite and not _BYTE_LENGTH else func.octet_length
+    size: ColumnElement[Any] = literal(ROW_BYTES)
+    for column in table.c:
+        kind = column.type.impl if isinstance(column.type, TypeDecorator) else column.type
+        if isinstance(kind, (LargeBinary, String)):
+            size = size + func.coalesce(length(column), 0)
+    return func.sum(size)

@@ -1,4 +1,7 @@
-"""Responses that follow each other by ``previous_response_id``.
+"""Responses that follow each other by ``previous_response_id``, and what the next one continues.
+
+It continues the items of the chain, and the sessions of built-in tools: the state of each in the
+conversation, as text.
 
 A response can only follow an existing one, so chains have no circles.
 
@@ -10,40 +13,48 @@ each of its responses.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import (
     CTE,
     ColumnElement,
     Connection,
-    Select,
+    Row,
     and_,
     delete,
     func,
+    insert,
     literal,
+    or_,
     select,
-    text,
     update,
 )
 
-from .database import Database
-from .errors import NotFoundError
-from .expiring_rows import is_kept
-from .items import StoredItem, item_columns, read_item
-from .tables import container_files, conversation_items, response_items, responses
+from .database import DELETIONS, Database
+from .leases import ServerClock
+from .rows import is_kept
+from .tables import (
+    container_files,
+    conversation_sessions,
+    conversations,
+    response_sessions,
+    responses,
+)
 
 __all__ = [
+    "StoredSession",
+    "ToolSessions",
     "chain_of",
-    "delete_expired",
     "forget",
-    "read_history",
-    "take_turns",
+    "insert_sessions",
+    "replace_sessions",
     "visible",
     "visible_to",
 ]
 
 _BATCH = 200  # rows of one statement or transaction; others write in between
-_LOCK = 0x6861726D6F6E7A  # deletions take turns; otherwise two could leave a row to each other
 
 
 def visible(now: float) -> ColumnElement[bool]:
@@ -57,69 +68,31 @@ def visible_to(owner: str, now: float, id: str) -> ColumnElement[bool]:
 
 
 def chain_of(id: str, owner: str, now: float) -> CTE:
-    """Select a response (`age` 0), the one before it (`age` 1), and so on."""
-    newest = select(
+    """Select the responses that `owner` continues with the response `id`, which must be visible."""
+    return _chain(visible_to(owner, now, id), responses.c.owner == owner)
+
+
+def _chain(newest: ColumnElement[bool], older: ColumnElement[bool]) -> CTE:
+    """Select a response (`age` 0), the one before it (`age` 1), and so on, by these conditions."""
+    columns = (
         responses.c.id,
         responses.c.previous_response_id,
         responses.c.conversation_id,
         responses.c.conversation_length,
-        literal(0).label("age"),
-    ).where(visible_to(owner, now, id))
-    chain = newest.cte("chain", recursive=True)
-    older = (
-        select(
-            responses.c.id,
-            responses.c.previous_response_id,
-            responses.c.conversation_id,
-            responses.c.conversation_length,
-            chain.c.age + 1,
-        )
+    )
+    first = select(*columns, literal(0).label("age")).where(newest)
+    chain = first.cte("chain", recursive=True)
+    before = (
+        select(*columns, chain.c.age + 1)
         .join(chain, responses.c.id == chain.c.previous_response_id)
-        .where(responses.c.owner == owner)
+        .where(older)
     )
-    return chain.union_all(older)
-
-
-def read_history(connection: Connection, id: str, owner: str, now: float) -> list[StoredItem]:
-    """Read the items of a response and of all responses before it, the oldest first.
-
-    If the first response was made in a conversation, the items that the conversation had then come
-    first, without deleted ones. This takes three queries for any length. Raises `NotFoundError`.
-    """
-    chain = chain_of(id, owner, now)
-    first = connection.execute(select(chain).order_by(chain.c.age.desc()).limit(1)).first()
-    if first is None:
-        raise NotFoundError("response", id)
-    history: list[StoredItem] = []
-    if first.conversation_id is not None:
-        table = conversation_items
-        earlier = (
-            item_columns(table)
-            .where(
-                table.c.conversation_id == first.conversation_id,
-                table.c.position < first.conversation_length,
-            )
-            .order_by(table.c.position)
-        )
-        history += map(read_item, connection.execute(earlier))
-    items = (
-        item_columns(response_items)
-        .join(chain, response_items.c.response_id == chain.c.id)
-        .order_by(chain.c.age.desc(), response_items.c.direction, response_items.c.position)
-    )
-    history += map(read_item, connection.execute(items))
-    return history
-
-
-def take_turns(database: Database, connection: Connection) -> None:
-    """Wait until no other transaction deletes responses."""
-    if not database.is_sqlite:
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+    return chain.union_all(before)
 
 
 def forget(database: Database, connection: Connection, ids: list[str]) -> None:
     """Delete responses and those before them that no other response follows."""
-    take_turns(database, connection)
+    database.lock(connection, DELETIONS)
     connection.execute(
         update(responses)
         .where(responses.c.id.in_(ids))
@@ -133,49 +106,10 @@ def forget(database: Database, connection: Connection, ids: list[str]) -> None:
             connection.execute(delete(responses).where(responses.c.id.in_(batch)))
 
 
-def delete_expired(database: Database, now: float) -> int:
-    """Delete expired responses; return their number."""
-    expired = (
-        select(responses.c.id)
-        .where(responses.c.expires_at <= int(now), responses.c.deleted.is_(False))
-        .order_by(responses.c.expires_at)
-        .limit(_BATCH)
-    )
-    count = 0
-    while True:
-        with database.writing() as connection:
-            ids = list(connection.execute(expired).scalars())
-            forget(database, connection, ids)
-        count += len(ids)
-        if len(ids) < _BATCH:
-            return count
-
-
 def _unneeded(connection: Connection, id: str) -> list[str]:
     """List a deleted response, followed by those before it that no other response follows."""
-    unneeded: list[str] = []
-    for row in connection.execute(_deleted_chain(id)):
-        followers = 1 if unneeded else 0
-        if row.followers > followers:
-            break
-        unneeded.append(row.id)
-    return unneeded
-
-
-def _deleted_chain(id: str) -> Select[Any]:
-    """Select a deleted response and the deleted ones before it, with their follower counts."""
-    columns = (responses.c.id, responses.c.previous_response_id)
     gone = responses.c.deleted.is_(True)
-    chain = (
-        select(*columns, literal(0).label("age"))
-        .where(responses.c.id == id, gone)
-        .cte("deleted_chain", recursive=True)
-    )
-    chain = chain.union_all(
-        select(*columns, chain.c.age + 1)
-        .join(chain, responses.c.id == chain.c.previous_response_id)
-        .where(gone)
-    )
+    chain = _chain(and_(responses.c.id == id, gone), gone)
     follower = responses.alias("follower")
     followers = (
         select(func.count())
@@ -183,4 +117,116 @@ def _deleted_chain(id: str) -> Select[Any]:
         .where(follower.c.previous_response_id == chain.c.id)
         .scalar_subquery()
     )
-    return select(chain.c.id, followers.label("followers")).order_by(chain.c.age)
+    query = select(chain.c.id, followers.label("followers")).order_by(chain.c.age)
+    unneeded: list[str] = []
+    for row in connection.execute(query):
+        if row.followers > (1 if unneeded else 0):
+            break
+        unneeded.append(row.id)
+    return unneeded
+
+
+# Sessions of tools
+
+
+@dataclass(frozen=True)
+class StoredSession:
+    """The session of a tool: its id stays the same for the whole conversation."""
+
+    tool: str
+    id: str
+    data: str = field(repr=False)
+
+
+class ToolSessions:
+    """The sessions in a database; `Store` makes it."""
+
+    def __init__(self, database: Database, server: ServerClock) -> None:
+        self._database = database
+        self._server = server
+
+    def after_response(self, id: str, owner: str) -> list[StoredSession]:
+        """Read the sessions for the response that follows this one.
+
+        The session of a tool is that of the newest response in the chain that used the tool, or
+        else that of the conversation in which the chain began.
+        """
+        chain = chain_of(id, owner, self._server.now())
+        table = response_sessions
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                select(table.c.response_id, table.c.tool)
+                .join(chain, table.c.response_id == chain.c.id)
+                .order_by(chain.c.age.desc())
+            )
+            newest = {row.tool: row.response_id for row in rows}  # the last of each
+            used = (
+                and_(table.c.response_id == response_id, table.c.tool == tool)
+                for tool, response_id in newest.items()
+            )
+            rows_of_chain = connection.execute(select(table).where(or_(False, *used))).all()
+            began = select(chain.c.conversation_id).order_by(chain.c.age.desc()).limit(1)
+            conversation_id = connection.execute(began).scalar()
+            older = _of_conversation(connection, conversation_id, owner)
+        return list({row.tool: _session(row) for row in [*older, *rows_of_chain]}.values())
+
+    def in_conversation(self, id: str, owner: str) -> list[StoredSession]:
+        """Read the sessions for the next response in a conversation."""
+        with self._database.reading() as connection:
+            return [_session(row) for row in _of_conversation(connection, id, owner)]
+
+    def by_id(self, id: str, tool: str, owner: str) -> StoredSession | None:
+        """Read the newest session of a tool with an id; None if the owner has none."""
+        table = response_sessions
+        newest = (
+            select(table)
+            .join(responses, responses.c.id == table.c.response_id)
+            .where(table.c.id == id, table.c.tool == tool)
+            .where(responses.c.owner == owner, visible(self._server.now()))
+            .order_by(responses.c.created_at.desc(), responses.c.id.desc())
+            .limit(1)
+        )
+        in_conversation = (
+            select(conversation_sessions)
+            .join(conversations, conversations.c.id == conversation_sessions.c.conversation_id)
+            .where(conversation_sessions.c.id == id, conversation_sessions.c.tool == tool)
+            .where(conversations.c.owner == owner)
+        )
+        with self._database.reading() as connection:
+            row = connection.execute(newest).first() or connection.execute(in_conversation).first()
+        return None if row is None else _session(row)
+
+
+def insert_sessions(
+    connection: Connection, response_id: str, sessions: Sequence[StoredSession]
+) -> None:
+    """Store one or more sessions as those of a response."""
+    rows = [{"response_id": response_id, **vars(session)} for session in sessions]
+    connection.execute(insert(response_sessions), rows)
+
+
+def replace_sessions(
+    connection: Connection, conversation_id: str, sessions: Iterable[StoredSession]
+) -> None:
+    """Store sessions as those of a conversation, whose row is locked."""
+    table = conversation_sessions
+    rows = [{"conversation_id": conversation_id, **vars(session)} for session in sessions]
+    for row in rows:
+        replaced = and_(table.c.conversation_id == conversation_id, table.c.tool == row["tool"])
+        connection.execute(delete(table).where(replaced))
+    if rows:
+        connection.execute(insert(table), rows)
+
+
+def _of_conversation(connection: Connection, id: str | None, owner: str) -> list[Row[Any]]:
+    table = conversation_sessions
+    query = (
+        select(table)
+        .join(conversations, conversations.c.id == table.c.conversation_id)
+        .where(conversations.c.id == id, conversations.c.owner == owner)
+    )
+    return [] if id is None else list(connection.execute(query))
+
+
+def _session(row: Row[Any]) -> StoredSession:
+    return StoredSession(row.tool, row.id, row.data)

@@ -5,18 +5,30 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, and_, bindparam, insert, or_, select, union, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from .claims import Claim, Claims
-from .conversations import append_items, conversation_length
+from .conversations import Conversations
 from .database import Database
 from .errors import NotFoundError
-from .items import (
+from .keys import Claim, Claims, end_requests
+from .leases import Lease, ServerClock
+from .owned_data import Quota, size_of
+from .response_chains import (
+    StoredSession,
+    chain_of,
+    forget,
+    insert_sessions,
+    replace_sessions,
+    visible_to,
+)
+from .rows import (
+    ITEM,
     NewItem,
     Order,
     Page,
@@ -27,16 +39,12 @@ from .items import (
     read_item,
     read_page,
 )
-from .key_requests import end_requests
-from .leases import Lease, ServerClock
-from .quota import Quota, size_of
-from .response_chains import delete_expired, forget, read_history, visible_to
-from .tables import key_requests, response_items, responses
-from .tool_sessions import StoredSession, insert_sessions, replace_sessions
+from .tables import conversation_items, key_requests, response_items, responses
 
 __all__ = ["NewResponse", "Responses", "StoredResponse"]
 
 _NEW = insert(responses)
+_BATCH = 200  # responses of one transaction; others write in between
 _RUNNING = ("queued", "in_progress")
 _LOST = {
     "code": "server_error",
@@ -97,21 +105,22 @@ class StoredResponse:
         return self.status in _RUNNING
 
 
-class _Belonging(NamedTuple):
-    conversation_id: str | None
-    owner: str
-
-
 class Responses:
     """The responses in a database, for one server; `Store` makes it."""
 
     def __init__(
-        self, database: Database, server: ServerClock, quota: Quota, claims: Claims
+        self,
+        database: Database,
+        server: ServerClock,
+        quota: Quota,
+        claims: Claims,
+        conversations: Conversations,
     ) -> None:
         self._database = database
         self._server = server
         self._quota = quota
         self._claims = claims
+        self._conversations = conversations
 
     def begin(self, response: NewResponse) -> None:
         """Store a new response and its input.
@@ -121,9 +130,8 @@ class Responses:
         owner has no room for it.
         """
         check_ids(response.input)
-        self._quota.add(
-            response.owner, size_of(response.body, *(item.item for item in response.input))
-        )
+        size = size_of(response.body, *map(ITEM, response.input))
+        self._quota.add(response.owner, size)
         previous = response.previous_response_id
         taken = self._claims.taken(
             response.claims, response.owner, response.id, response.expires_at
@@ -135,24 +143,21 @@ class Responses:
                 # A deletion waits for the end of this, and then finds the follower.
                 if connection.execute(query.with_for_update(read=True)).first() is None:
                     raise NotFoundError("response", previous)
+            length, conversation_id = None, response.conversation_id
+            if conversation_id is not None:
+                conversation = self._conversations.read(connection, conversation_id, response.owner)
+                length = conversation.next_position
             values = {
-                "id": response.id,
-                "owner": response.owner,
-                "status": response.status,
-                "background": response.background,
-                "created_at": response.created_at,
-                "expires_at": response.expires_at,
-                "previous_response_id": response.previous_response_id,
-                "conversation_id": response.conversation_id,
-                "conversation_length": conversation_length(
-                    connection, response.conversation_id, response.owner
-                ),
+                **vars(response),
+                "conversation_length": length,
                 "server_id": self._server.id,
                 "deleted": False,
                 "body": dict(response.body),
             }
+            del values["input"], values["claims"]
             connection.execute(_NEW, values)
-            _insert(connection, response.id, "input", response.input)
+            belongs = {"response_id": response.id, "direction": "input"}
+            insert_items(connection, response_items, belongs, response.input)
 
     def update(self, id: str, status: str, body: Mapping[str, Any]) -> bool:
         """Change a running response; return False if it has ended or was deleted."""
@@ -193,15 +198,20 @@ class Responses:
             response = self._change(connection, id, **values)
             if response is None:
                 return False
-            _insert(connection, id, "output", output)
+            belongs = {"response_id": id, "direction": "output"}
+            insert_items(connection, response_items, belongs, output)
             if response.conversation_id is None:
-                insert_sessions(connection, id, sessions)
+                if sessions:
+                    insert_sessions(connection, id, sessions)
             elif status != "failed":
                 stored = _items(connection, id, "input")
                 added = [*(item.as_new() for item in stored), *output]
-                if append_items(connection, response.conversation_id, response.owner, added):
+                with suppress(NotFoundError):  # the conversation was deleted meanwhile
+                    self._conversations.add_new(
+                        connection, response.conversation_id, response.owner, added
+                    )
                     replace_sessions(connection, response.conversation_id, sessions)
-        self._quota.note(response.owner, size_of(blob, *(item.item for item in output)))
+        self._quota.note(response.owner, size_of(blob, *map(ITEM, output)))
         return True
 
     def get(self, id: str, owner: str) -> StoredResponse:
@@ -209,20 +219,7 @@ class Responses:
         with self._database.reading() as connection:
             row = self._visible(connection, id, owner)
             output = tuple(_items(connection, id, "output"))
-        return StoredResponse(
-            id=row.id,
-            owner=row.owner,
-            status=row.status,
-            background=row.background,
-            created_at=row.created_at,
-            completed_at=row.completed_at,
-            expires_at=row.expires_at,
-            previous_response_id=row.previous_response_id,
-            conversation_id=row.conversation_id,
-            server_id=row.server_id,
-            body=row.body,
-            output=output,
-        )
+        return StoredResponse(**row._mapping, output=output)
 
     def input_items(
         self,
@@ -232,7 +229,7 @@ class Responses:
         after: str | None = None,
         limit: int = 20,
         order: Order = "desc",
-    ) -> Page:
+    ) -> Page[StoredItem]:
         """Read the items of the request, without those of earlier responses.
 
         Raises `NotFoundError` for the response, and for the item `after`.
@@ -259,10 +256,31 @@ class Responses:
     def history(self, id: str, owner: str) -> list[StoredItem]:
         """Read the items for a response that follows this one, the oldest first.
 
-        These are the input and the output of each response of the chain. Raises `NotFoundError`.
+        These are the input and the output of each response of the chain. If the first response was
+        made in a conversation, the items that the conversation had then come first, without deleted
+        ones. This takes three queries for any length. Raises `NotFoundError`.
         """
+        chain = chain_of(id, owner, self._server.now())
+        items = (
+            item_columns(response_items)
+            .join(chain, response_items.c.response_id == chain.c.id)
+            .order_by(chain.c.age.desc(), response_items.c.direction, response_items.c.position)
+        )
         with self._database.reading() as connection:
-            return read_history(connection, id, owner, self._server.now())
+            first = connection.execute(select(chain).order_by(chain.c.age.desc()).limit(1)).first()
+            if first is None:
+                raise NotFoundError("response", id)
+            history: list[StoredItem] = []
+            if first.conversation_id is not None:
+                table = conversation_items
+                earlier = item_columns(table).where(
+                    table.c.conversation_id == first.conversation_id,
+                    table.c.position < first.conversation_length,
+                )
+                rows = connection.execute(earlier.order_by(table.c.position))
+                history += map(read_item, rows)
+            history += map(read_item, connection.execute(items))
+        return history
 
     def delete(self, id: str, owner: str) -> None:
         """Delete a response; `response_chains` explains which data stays for its followers.
@@ -275,7 +293,21 @@ class Responses:
 
     def delete_expired(self) -> int:
         """Delete expired responses from the disk; return their number."""
-        return delete_expired(self._database, self._server.now())
+        now = int(self._server.now())
+        expired = (
+            select(responses.c.id)
+            .where(responses.c.expires_at <= now, responses.c.deleted.is_(False))
+            .order_by(responses.c.expires_at)
+            .limit(_BATCH)
+        )
+        count = 0
+        while True:
+            with self._database.writing() as connection:
+                ids = list(connection.execute(expired).scalars())
+                forget(self._database, connection, ids)
+            count += len(ids)
+            if len(ids) < _BATCH:
+                return count
 
     def abandon(self, lease: Lease) -> int:
         """Fail the running responses of dead servers; return their number. Their requests end."""
@@ -294,15 +326,15 @@ class Responses:
                     end_requests(connection, server_id, self._server.now())
         return count
 
-    def _change(self, connection: Connection, id: str, **values: Any) -> _Belonging | None:
+    def _change(self, connection: Connection, id: str, **values: Any) -> Row[Any] | None:
         """Change a response of this server; return its conversation and owner."""
         which = {"this_id": id, "this_server": self._server.id}
-        row = connection.execute(_change(*values), {**which, **values}).first()
-        return None if row is None else _Belonging(*row)
+        return connection.execute(_change(*values), {**which, **values}).first()
 
     def _visible(self, connection: Connection, id: str, owner: str) -> Row[Any]:
-        columns = [column for column in responses.c if column.name != "events"]
-        query = select(*columns).where(visible_to(owner, self._server.now(), id))
+        names = (field.name for field in fields(StoredResponse) if field.name != "output")
+        is_visible = visible_to(owner, self._server.now(), id)
+        query = select(*(responses.c[name] for name in names)).where(is_visible)
         row = connection.execute(query).first()
         if row is None:
             raise NotFoundError("response", id)
@@ -318,13 +350,6 @@ def _change(*columns: str) -> ReturningUpdate[Any]:
     selected = and_(responses.c.id == bindparam("this_id"), responses.c.deleted.is_(False), is_open)
     change = update(responses).where(selected).values({name: bindparam(name) for name in columns})
     return change.returning(responses.c.conversation_id, responses.c.owner)
-
-
-def _insert(
-    connection: Connection, id: str, direction: Literal["input", "output"], items: Iterable[NewItem]
-) -> None:
-    belongs = {"response_id": id, "direction": direction}
-    insert_items(connection, response_items, belongs, items)
 
 
 def _items(connection: Connection, id: str, direction: str) -> list[StoredItem]:

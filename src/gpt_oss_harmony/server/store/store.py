@@ -10,26 +10,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import URL, Connection, Select, func, select
+from sqlalchemy import URL, Select, func, select
 
 from .chat_completions import StoredCompletions
-from .claims import Claims
-from .container_files import ContainerFiles
-from .contents import sweep_all
+from .containers import ContainerFiles, Containers
 from .conversations import Conversations
 from .database import Database, migrate
 from .errors import StoreError
-from .items import StoredItem, item_columns, read_item
-from .key_requests import KeyRequests
-from .keys import Keys
+from .files import Uploads, sweep_all
+from .keys import Claims, KeyRequests, Keys
 from .leases import ServerClock, lease_in
-from .owned_data import OwnedData
-from .quota import Quota
-from .response_chains import visible
+from .owned_data import OwnedData, Quota
+from .response_chains import ToolSessions, visible
 from .responses import Responses
+from .rows import StoredItem, item_columns, read_item
 from .tables import conversation_items, conversations, response_items, responses
-from .tool_sessions import ToolSessions
-from .uploads import Containers, Uploads
 
 __all__ = ["Store"]
 
@@ -76,8 +71,10 @@ class Store:
         self._is_serving = False
         self.quota = quota = Quota(self._database, max_stored_bytes)
         self.claims = Claims(self._database, self._server)
-        self.responses = Responses(self._database, self._server, quota, self.claims)
-        self.conversations = Conversations(self._database, quota)
+        self.conversations = Conversations(self._database, self._server, quota)
+        self.responses = Responses(
+            self._database, self._server, quota, self.claims, self.conversations
+        )
         self.sessions = ToolSessions(self._database, self._server)
         self.files = ContainerFiles(self._database, self._server, quota)
         self.uploads = Uploads(self._database, self._server, quota)
@@ -117,11 +114,9 @@ class Store:
         Once a minute is often enough. After `start_serving` was called, this also does the same.
         """
         self.responses.delete_expired()
-        self.completions.delete_expired()
-        self.uploads.delete_expired()
-        self.containers.delete_expired()
-        self.key_requests.delete_expired()
-        self.claims.delete_expired()
+        expiring = (self.completions, self.uploads, self.containers, self.key_requests, self.claims)
+        for rows in expiring:
+            rows.delete_expired()
         sweep_all(self._database)
         self._database.free_space()
         if self._is_serving:
@@ -130,11 +125,28 @@ class Store:
     def find_items(self, ids: Sequence[str], owner: str) -> dict[str, StoredItem]:
         """Find items of responses and conversations by their ids; leave out unknown ids.
 
-        A client may send an item with the same id and other content: compare the items before you
-        use the tokens.
+        The newest item of an id is found. The output of responses has priority, because it has
+        tokens; then come items of conversations and the input of responses. A client may send an
+        item with the same id and other content: compare the items before you use the tokens.
         """
+        in_conversations = (
+            item_columns(conversation_items)
+            .add_columns(_rank(conversation_items.c.id, conversations))
+            .join(conversations, conversations.c.id == conversation_items.c.conversation_id)
+            .where(conversations.c.owner == owner)
+        )
+        now = self._server.now()
+        outputs, inputs = (_in_responses(name, owner, now) for name in ("output", "input"))
+        items: dict[str, StoredItem] = {}
         with self._database.reading() as connection:
-            return _find_items(connection, ids, owner, self._server.now())
+            for query in (outputs, in_conversations, inputs):
+                missing = [id for id in dict.fromkeys(ids) if id not in items]
+                for start in range(0, len(missing), _BATCH):
+                    batch = missing[start : start + _BATCH]
+                    ranked = query.where(query.selected_columns.id.in_(batch)).subquery()
+                    rows = connection.execute(select(ranked).where(ranked.c.rank == 1))
+                    items.update((row.id, read_item(row)) for row in rows)
+        return items
 
     @property
     def problem(self) -> str | None:
@@ -185,35 +197,6 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _find_items(
-    connection: Connection, ids: Sequence[str], owner: str, now: float
-) -> dict[str, StoredItem]:
-    """Find the owner's newest item of each id; leave out ids without an item.
-
-    The output of responses has priority, because it has tokens; then come items of conversations
-    and the input of responses.
-    """
-    in_conversations = (
-        item_columns(conversation_items)
-        .add_columns(_rank(conversation_items.c.id, conversations))
-        .join(conversations, conversations.c.id == conversation_items.c.conversation_id)
-        .where(conversations.c.owner == owner)
-    )
-    items: dict[str, StoredItem] = {}
-    for query in (
-        _in_responses("output", owner, now),
-        in_conversations,
-        _in_responses("input", owner, now),
-    ):
-        missing = [id for id in dict.fromkeys(ids) if id not in items]
-        for start in range(0, len(missing), _BATCH):
-            batch = missing[start : start + _BATCH]
-            ranked = query.where(query.selected_columns.id.in_(batch)).subquery()
-            rows = connection.execute(select(ranked).where(ranked.c.rank == 1))
-            items.update((row.id, read_item(row)) for row in rows)
-    return items
 
 
 def _in_responses(direction: str, owner: str, now: float) -> Select[Any]:

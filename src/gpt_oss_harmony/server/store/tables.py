@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-from array import array
+import struct
 from typing import Any
 
 from sqlalchemy import (
@@ -87,20 +86,20 @@ class TokenIds(TypeDecorator[tuple[int, ...]]):
 
     def process_bind_param(self, value: tuple[int, ...] | None, dialect: Dialect) -> bytes | None:
         """Pack."""
-        return None if value is None else _little_endian(array("I", value)).tobytes()
+        return None if value is None else struct.pack(f"<{len(value)}I", *value)
 
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> tuple[int, ...] | None:
         """Unpack."""
-        return None if value is None else tuple(_little_endian(array("I", value)))
-
-
-def _little_endian(numbers: array[int]) -> array[int]:
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers
+        return None if value is None else struct.unpack(f"<{len(value) // 4}I", value)
 
 
 METADATA = MetaData()
+
+
+def _parent_column(name: str) -> Column[Any]:
+    """Make the column of the response or conversation that a row belongs to and ends with."""
+    parent = ForeignKey(f"{name}s.id", ondelete="CASCADE")
+    return Column(f"{name}_id", AnyText, parent, primary_key=True)
 
 
 def _item_columns() -> list[Column[Any]]:
@@ -156,9 +155,7 @@ Index(
 response_items = Table(
     "response_items",
     METADATA,
-    Column(
-        "response_id", AnyText, ForeignKey("responses.id", ondelete="CASCADE"), primary_key=True
-    ),
+    _parent_column("response"),
     Column("direction", Text, primary_key=True),  # input, output: in this order
     *_item_columns(),
 )
@@ -182,12 +179,7 @@ Index("ix_conversations_owner", conversations.c.owner)
 conversation_items = Table(
     "conversation_items",
     METADATA,
-    Column(
-        "conversation_id",
-        AnyText,
-        ForeignKey("conversations.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    _parent_column("conversation"),
     *_item_columns(),
 )
 Index(
@@ -201,20 +193,13 @@ Index(
 response_sessions = Table(
     "response_sessions",
     METADATA,
-    Column(
-        "response_id", AnyText, ForeignKey("responses.id", ondelete="CASCADE"), primary_key=True
-    ),
+    _parent_column("response"),
     *_session_columns(),
 )
 conversation_sessions = Table(
     "conversation_sessions",
     METADATA,
-    Column(
-        "conversation_id",
-        AnyText,
-        ForeignKey("conversations.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    _parent_column("conversation"),
     *_session_columns(),
 )
 # Files that code has written, with the response that ran it.

@@ -14,8 +14,7 @@ from ...conversation.messages import Message
 from ...conversation.tool_namespaces import namespace_of
 from ...tools.tool import ServerFunction, Tool, ToolSession
 from ...tools.tool_message import Attachment, ToolMessage, failure_message
-from ..identifiers import new_id
-from ..store import ContainerFile, NewFile, StoredSession, StoreError, UploadedFile
+from ..store import ContainerFile, NewFile, StoredSession, StoreError, UploadedFile, new_id
 from ..stored import AsyncStore
 from .call_items import FinishedCall, call_fields, mcp_fields, pages_of
 from .citations import CitedAnswer, file_citations, unnamed_files
@@ -45,14 +44,14 @@ class _FileSession(Protocol):
     def add_upload(self, id: str, path: str, data: bytes) -> None: ...
 
 
+@dataclass
 class FileStorage:
-    """Stores the files of one response, before any event names them."""
+    """Stores the files of one response, before any event names them; `room` is in bytes."""
 
-    def __init__(self, store: AsyncStore, owner: str, response_id: str) -> None:
-        self._store = store
-        self._owner = owner
-        self._response_id = response_id
-        self._room = _MAX_FILE_BYTES
+    store: AsyncStore
+    owner: str
+    response_id: str
+    room: int = _MAX_FILE_BYTES
 
     async def add(
         self, container_id: str, attachments: Iterable[Attachment]
@@ -60,16 +59,16 @@ class FileStorage:
         """Store files while there is room; return the stored ones."""
         files = list[NewFile]()
         for file in attachments:
-            if len(file.data) <= self._room:
-                self._room -= len(file.data)
+            if len(file.data) <= self.room:
+                self.room -= len(file.data)
                 id = new_id("cfile")
                 files.append(NewFile(id, container_id, file.name, file.mime_type, file.data))
         try:
-            return await self._store.run(
-                self._owner, lambda store: store.files.add(self._response_id, files)
+            return await self.store.run(
+                self.owner, lambda store: store.files.add(self.response_id, files)
             )
         except StoreError:  # it was deleted meanwhile, or the database fails: nothing is cited
-            _LOG.warning("files of the response %s could not be stored", self._response_id)
+            _LOG.warning("files of the response %s could not be stored", self.response_id)
             return []
 
 
@@ -93,16 +92,22 @@ class ConversationTools:
         functions: Mapping[str, Mapping[str, ServerFunction]] | None = None,
         approvals: Collection[str] = (),
     ) -> None:
-        by_tool = {session.tool: session for session in stored}
+        self.names = frozenset(tools)
+        """The names of the tools."""
+        self.containers: dict[str, str] = {}
+        """The ids of the containers of the tools that have one."""
         self._tools = tools
         self._ids: dict[str, str] = {}
         self._sessions: dict[str, ToolSession] = {}
+        known = list(stored)
         for name, tool in tools.items():
-            session = by_tool.get(name)
+            session = next((session for session in known if session.tool == name), None)
             # Files are had by the id of a container.
             prefix = "cntr" if has_files(name) else "session"
             self._ids[name] = new_id(prefix) if session is None else session.id
             self._sessions[name] = _open_session(tool, session)
+            if name in tools_with_container():
+                self.containers[name] = self._ids[name]
         self._files = {file.path: file for file in files}
         self._uncited: dict[str, ContainerFile] = {}
         self._storage = storage
@@ -110,16 +115,6 @@ class ConversationTools:
         self._functions = functions or {}
         self.approvals = frozenset(approvals)
         self._used_sessions: dict[str, StoredSession] = {}
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of the tools."""
-        return frozenset(self._tools)
-
-    @property
-    def containers(self) -> dict[str, str]:
-        """The ids of the containers of the tools that have one."""
-        return {name: self._ids[name] for name in tools_with_container() if name in self._ids}
 
     def sessions(self) -> list[StoredSession]:
         """Return the sessions of the used tools after their last results."""

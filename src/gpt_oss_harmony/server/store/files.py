@@ -1,0 +1,180 @@
+"""Files that clients upload, and the bytes of all files; only their owner can see them.
+
+Each content is stored once for an owner, by its hash; files refer to it. So a file that is put into
+many containers takes its place once. Whoever adds or removes files of an owner holds the lock of
+that owner until the transaction ends; then no content goes away while a new file refers to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    delete,
+    exists,
+    insert,
+    or_,
+    select,
+)
+
+from .database import Database, lock_key
+from .errors import NotFoundError
+from .rows import Order, OwnedRows, Page
+from .tables import container_files, contents, files, responses
+
+__all__ = [
+    "UploadedFile",
+    "Uploads",
+    "changing_files",
+    "insert_file",
+    "put_content",
+    "read_content",
+    "sweep",
+    "sweep_all",
+]
+
+_BATCH = 20  # contents that are deleted in one transaction; others write in between
+
+
+@contextmanager
+def changing_files(database: Database, owner: str) -> Generator[Connection, None, None]:
+    """Write in one transaction, while no other adds or removes files of this owner."""
+    with database.writing() as connection:
+        database.lock(connection, lock_key(f"contents {owner}"))
+        yield connection
+
+
+def put_content(connection: Connection, owner: str, data: bytes) -> str:
+    """Store a content, unless the owner has it; return its hash. The owner is locked."""
+    hash = hashlib.sha256(data).hexdigest()
+    known = select(contents.c.hash).where(contents.c.owner == owner, contents.c.hash == hash)
+    if connection.execute(known).first() is None:
+        values = {"owner": owner, "hash": hash, "size": len(data), "data": data}
+        connection.execute(insert(contents).values(**values))
+    return hash
+
+
+def insert_file(connection: Connection, file: UploadedFile, data: bytes) -> None:
+    """Store a file with its content. The owner is locked."""
+    hash = put_content(connection, file.owner, data)
+    connection.execute(insert(files).values(**vars(file), hash=hash))
+
+
+def read_content(connection: Connection, owner: str, hash: str) -> bytes:
+    """Read the content with this hash."""
+    query = select(contents.c.data).where(contents.c.owner == owner, contents.c.hash == hash)
+    return bytes(connection.execute(query).scalar_one())
+
+
+def _is_unused() -> ColumnElement[bool]:
+    of_client = exists().where(files.c.owner == contents.c.owner, files.c.hash == contents.c.hash)
+    of_code = (
+        exists()
+        .where(container_files.c.hash == contents.c.hash)
+        .where(responses.c.id == container_files.c.response_id)
+        .where(responses.c.owner == contents.c.owner)
+    )
+    return ~or_(of_client, of_code)
+
+
+def sweep(connection: Connection, owner: str) -> int:
+    """Delete some contents to which no file refers; return their number. The owner is locked."""
+    unused = select(contents.c.hash).where(contents.c.owner == owner, _is_unused()).limit(_BATCH)
+    hashes = list(connection.execute(unused).scalars())
+    if hashes:
+        mine = and_(contents.c.owner == owner, contents.c.hash.in_(hashes))
+        connection.execute(delete(contents).where(mine))
+    return len(hashes)
+
+
+def sweep_all(database: Database) -> int:
+    """Delete all contents to which no file refers; return their number."""
+    with database.reading() as connection:
+        owners = connection.execute(select(contents.c.owner).where(_is_unused()).distinct())
+        waiting = list(owners.scalars())
+    count = 0
+    while waiting:
+        with changing_files(database, waiting[-1]) as connection:
+            swept = sweep(connection, waiting[-1])
+        count += swept
+        if swept < _BATCH:
+            waiting.pop()
+    return count
+
+
+@dataclass(frozen=True)
+class UploadedFile:
+    """A file without its bytes; times are in seconds since 1970, `size` in bytes.
+
+    A file with a `container_id` belongs to that container and is deleted with it.
+    """
+
+    id: str
+    owner: str
+    container_id: str | None
+    purpose: str
+    filename: str
+    size: int
+    created_at: int
+    expires_at: int | None
+
+
+class Uploads(OwnedRows[UploadedFile]):
+    """The files in a database; `Store` makes it.
+
+    `data` also reads a file in a container, and `in_container` lists these; all other methods pass
+    them by.
+    """
+
+    kind = "file"
+    table = files
+    record = UploadedFile
+
+    def add(self, file: UploadedFile, data: bytes) -> None:
+        """Store a file. Raises `StorageFullError` if the owner has no room for it."""
+        self._quota.add(file.owner, len(data))
+        with changing_files(self._database, file.owner) as connection:
+            insert_file(connection, file, data)
+
+    def data(self, id: str, owner: str) -> bytes:
+        """Read the bytes of a file. Raises `NotFoundError`."""
+        query = super()._visible(owner).where(files.c.id == id).with_only_columns(files.c.hash)
+        with self._database.reading() as connection:
+            hash = connection.execute(query).scalar()
+            if hash is None:
+                raise NotFoundError("file", id)
+            return read_content(connection, owner, hash)
+
+    def delete(self, id: str, owner: str) -> None:
+        """Delete a file; copies in containers stay. Raises `NotFoundError`."""
+        with changing_files(self._database, owner) as connection:
+            self.read(connection, id, owner)
+            connection.execute(delete(files).where(files.c.id == id))
+            sweep(connection, owner)
+
+    def page(
+        self, owner: str, *, after: str | None, limit: int, order: Order, purpose: str | None
+    ) -> Page[UploadedFile]:
+        """Read at most `limit` files after the one with the id `after`."""
+        query = self._visible(owner)
+        if purpose is not None:
+            query = query.where(files.c.purpose == purpose)
+        return self._page(query, owner, after=after, limit=limit, order=order)
+
+    def in_container(self, container_id: str, owner: str) -> list[UploadedFile]:
+        """List the files that clients put into a container, the oldest first."""
+        query = super()._visible(owner).where(files.c.container_id == container_id)
+        with self._database.reading() as connection:
+            rows = connection.execute(query.order_by(files.c.created_at, files.c.id))
+            return list(map(self._read_row, rows))
+
+    def _visible(self, owner: str) -> Select[Any]:
+        return super()._visible(owner).where(files.c.container_id.is_(None))
