@@ -104,11 +104,12 @@ def test_the_picture_shows_every_room_above_those_that_it_imports() -> None:
 # Inside the server
 
 SERVER = """
-    settings private_files json_text fair_semaphore
+    settings private_files json_text
     store encryption
     logs
     http
-    pools admission
+    pools
+    admission
     auth stored cluster
     metrics live_responses file_texts
     telemetry unknown_fields

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt_oss_harmony.server.http import large_json
+from gpt_oss_harmony.server.http import json as server_json
 from gpt_oss_harmony.server.http.errors import ApiError
-from gpt_oss_harmony.server.http.large_json import json_parts, large_json_response, read_json
+from gpt_oss_harmony.server.http.json import json_parts, large_json_response, read_json
 from gpt_oss_harmony.server.json_text import json_text
 
 JSON = st.recursive(
@@ -22,9 +22,9 @@ JSON = st.recursive(
 
 @pytest.fixture
 def always_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_json, "_FEW", 0)
-    monkeypatch.setattr(large_json, "_SLICE", 2)
-    monkeypatch.setattr(large_json, "VALUE_LIMIT", 1000)
+    monkeypatch.setattr(server_json, "_FEW", 0)
+    monkeypatch.setattr(server_json, "_SLICE", 2)
+    monkeypatch.setattr(server_json, "VALUE_LIMIT", 1000)
 
 
 @pytest.mark.usefixtures("always_large")

@@ -10,9 +10,14 @@ import pytest
 
 from gpt_oss_harmony.server.http import server_sent_events
 from gpt_oss_harmony.server.http.errors import ApiError
-from gpt_oss_harmony.server.http.event_log import Event, EventLog
 from gpt_oss_harmony.server.http.requests import while_connected
-from gpt_oss_harmony.server.http.server_sent_events import EventStream, encode_events, event_of
+from gpt_oss_harmony.server.http.server_sent_events import (
+    Event,
+    EventLog,
+    EventStream,
+    encode_events,
+    event_of,
+)
 
 ENCODED = {
     "data": (event_of({"a": [1, "é"]}), 'data: {"a":[1,"é"]}\n\n'),

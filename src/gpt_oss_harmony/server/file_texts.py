@@ -12,9 +12,8 @@ from ..apis.requests import ChatRequest, ResponsesRequest
 from ..installation import missing_package
 from ..rendering.cache import BoundedCache
 from ..tools.tool import ToolError
-from .fair_semaphore import FairSemaphore
 from .http.errors import ApiError
-from .pools import FairPool
+from .pools import FairPool, FairSemaphore
 from .store import NotFoundError
 from .stored import AsyncStore
 

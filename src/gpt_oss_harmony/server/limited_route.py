@@ -24,7 +24,7 @@ from ..apis.request_body import MANY_ERRORS, RequestBody
 from ..errors import HarmonyError
 from .auth.api_keys import authenticate, counted
 from .http.errors import ApiError
-from .http.large_json import large_json_response, read_json
+from .http.json import large_json_response, read_json
 from .http.requests import while_connected
 from .pools import FairPool
 from .unknown_fields import IGNORED_FIELDS, UnknownFields

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from .cluster.peers import ANSWER_SECONDS
 from .http.errors import ApiError
-from .http.event_log import EventLog
+from .http.server_sent_events import EventLog
 
 __all__ = ["LiveResponse", "LiveResponses", "answer_peer"]
 

@@ -33,7 +33,7 @@ from ..tokens.tokenizer import token_ids
 from .auth.api_keys import AuthenticatedCaller
 from .generation.preparation import RENDERING
 from .http.errors import ApiError
-from .http.large_json import large_json_response
+from .http.json import large_json_response
 from .limited_route import LimitedRoute, in_pool
 from .responses.plan import planned_turn
 from .services import services_of

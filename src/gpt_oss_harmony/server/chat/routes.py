@@ -17,10 +17,9 @@ from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..generation.events import TurnEnded, TurnEvent, Usage
 from ..generation.preparation import constraint_headers
 from ..generation.sampling import choice_sampling, prepared_turn, sample_choices, sample_turn
-from ..http.event_log import Event
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
-from ..http.server_sent_events import EventStream, event_of, json_or_stream
+from ..http.server_sent_events import Event, EventStream, event_of, json_or_stream
 from ..json_text import PLACEHOLDER, json_around, json_text
 from ..limited_route import LimitedRoute
 from ..repeated_requests import IdempotencyKey, RequestKey

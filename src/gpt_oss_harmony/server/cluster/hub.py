@@ -30,8 +30,8 @@ from ...engines.engine import (
 )
 from ..admission import Admission
 from ..http.errors import ApiError
-from ..http.event_log import Event, EventLog
 from ..http.requests import cancel_all
+from ..http.server_sent_events import Event, EventLog
 from .peers import ANSWER_SECONDS, PeerError, Peers, SocketChannel
 
 __all__ = ["Hub", "HubAdmission", "HubEngine", "Worker"]

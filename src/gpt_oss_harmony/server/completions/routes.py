@@ -15,10 +15,9 @@ from ...grammar import GrammarError, Matcher
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..chat.completion import ChatUsage, chat_usage
 from ..generation.events import Usage
-from ..http.event_log import Event
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
-from ..http.server_sent_events import EventStream, event_of, json_or_stream
+from ..http.server_sent_events import Event, EventStream, event_of, json_or_stream
 from ..limited_route import LimitedRoute
 from ..services import Services, services_of
 from ..store import new_id

@@ -3,8 +3,7 @@
 ::
 
     errors                every failure as JSON in the shape of the API
-    json                  responses and lists in JSON
-    large_json            the same, so that other threads can run in between
-    server_sent_events    streams of events
+    json                  JSON of any text and size, read and written
+    server_sent_events    the log of a stream's events, and the response that sends them
     requests              the size of requests, and clients that disconnect
 """

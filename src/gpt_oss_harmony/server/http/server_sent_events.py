@@ -1,11 +1,11 @@
-"""Streams of server-sent events."""
+"""Streams of server-sent events: their log, and the response that sends them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 from starlette.responses import StreamingResponse
@@ -13,10 +13,9 @@ from starlette.types import Receive, Scope, Send
 
 from ..json_text import json_text
 from .errors import ApiError, ErrorAnswer, api_error_of
-from .event_log import Event, EventLog
 from .requests import cancel_all, until_disconnected
 
-__all__ = ["EventStream", "encode_events", "event_of", "json_or_stream"]
+__all__ = ["Event", "EventLog", "EventStream", "encode_events", "event_of", "json_or_stream"]
 
 _HEADERS = {
     "Cache-Control": "no-cache, no-transform",
@@ -27,38 +26,95 @@ _PACE = 0.01
 """Seconds between writes to one client; events within this time share one write."""
 
 
-def json_or_stream(body: type[Any], event: type[Any]) -> dict[int | str, dict[str, Any]]:
-    """Describe, for the OpenAPI document, a route that responds with JSON or with a stream.
+class Event(NamedTuple):
+    """The name of an event, if any, and its data: JSON, or a text that is sent unchanged."""
 
-    `event` is the class of the data of an event. If events have no names, ``[DONE]`` is the last.
+    name: str | None
+    data: str
+
+
+class EventLog:
+    """The events of one stream, written once and read by any number of readers at any pace.
+
+    A reader takes all events since its last read. Writing never waits, and its cost does not depend
+    on the readers. With `forgets`, there is one reader, and the events that it has read are
+    dropped.
     """
-    either: Any = event | ErrorAnswer
-    schema = TypeAdapter(either).json_schema(mode="serialization")
-    definitions = schema.pop("$defs", {})
 
-    def inlined(value: Any) -> Any:
-        """Replace references by their definitions, because the document does not contain these."""
-        if isinstance(value, dict):
-            name = str(value.get("$ref", "")).rpartition("/")[2]
-            return inlined(definitions[name]) if name else {k: inlined(v) for k, v in value.items()}
-        return [inlined(item) for item in value] if isinstance(value, list) else value
+    def __init__(self, events: Iterable[Event] = (), *, forgets: bool = False) -> None:
+        self.events = list(events)
+        self.is_closed = False
+        self._error: Exception | None = None
+        self._forgets = forgets
+        self._readers: set[asyncio.Future[bool]] = set()
+        self._pausing: set[asyncio.Future[bool]] = set()
 
-    json_data = {
-        "type": "string",
-        "contentMediaType": "application/json",
-        "contentSchema": inlined(schema),
-    }
-    item = {
-        "type": "object",
-        "required": ["data"],
-        "properties": {
-            "event": {"type": "string"},
-            "data": {"anyOf": [json_data, {"const": "[DONE]"}]},
-        },
-    }
-    # A field of OpenAPI 3.2; tools read it in 3.1, too. A schema would describe the whole body.
-    stream: dict[str, Any] = {"text/event-stream": {"itemSchema": item}}
-    return {200: {"model": body, "content": stream}}
+    def add(self, event: Event) -> None:
+        """Write an event, and wake the waiting readers."""
+        self.events.append(event)
+        if self._readers:
+            self._wake()
+
+    def close(self, error: Exception | None = None) -> None:
+        """End the log; readers end after its last event or raise the error there."""
+        self.is_closed = True
+        self._error = error
+        self._readers |= self._pausing
+        self._wake()
+
+    async def batches(
+        self, after: int = -1, patience: float | None = None
+    ) -> AsyncGenerator[list[Event], None]:
+        """Yield the events with an index above `after`, also future ones, in batches.
+
+        A batch is empty if no event came for `patience` seconds.
+        """
+        position = after + 1
+        while True:
+            if position < len(self.events):
+                batch = self.events[position:]
+                if self._forgets:
+                    self.events.clear()
+                else:
+                    position += len(batch)
+                yield batch
+            elif self.is_closed:
+                if self._error is not None:
+                    raise self._error
+                return
+            elif not await self._change(self._readers, patience):
+                yield []
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, so that events gather; the end of the log ends the pause."""
+        if not self.is_closed:
+            await self._change(self._pausing, seconds)
+
+    async def _change(self, waiting: set[asyncio.Future[bool]], patience: float | None) -> bool:
+        """Wait among others for a change; return False if there is none in time."""
+        loop = asyncio.get_running_loop()
+        change: asyncio.Future[bool] = loop.create_future()
+        timer = None if patience is None else loop.call_later(patience, _settle, change, False)
+        waiting.add(change)
+        try:
+            return await change
+        finally:
+            waiting.discard(change)
+            if timer is not None:
+                timer.cancel()
+
+    def _wake(self) -> None:
+        for reader in self._readers:
+            _settle(reader, True)
+        self._readers.clear()
+
+
+def _settle(change: asyncio.Future[bool], has_come: bool) -> None:
+    if not change.done():
+        change.set_result(has_come)
+
+
+# Writing
 
 
 def event_of(data: Any, name: str | None = None) -> Event:
@@ -174,3 +230,37 @@ class EventStream(StreamingResponse):
             last.append(Event(None, self._ending))
         await write(encode_events(last))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def json_or_stream(body: type[Any], event: type[Any]) -> dict[int | str, dict[str, Any]]:
+    """Describe, for the OpenAPI document, a route that responds with JSON or with a stream.
+
+    `event` is the class of the data of an event. If events have no names, ``[DONE]`` is the last.
+    """
+    either: Any = event | ErrorAnswer
+    schema = TypeAdapter(either).json_schema(mode="serialization")
+    definitions = schema.pop("$defs", {})
+
+    def inlined(value: Any) -> Any:
+        """Replace references by their definitions, because the document does not contain these."""
+        if isinstance(value, dict):
+            name = str(value.get("$ref", "")).rpartition("/")[2]
+            return inlined(definitions[name]) if name else {k: inlined(v) for k, v in value.items()}
+        return [inlined(item) for item in value] if isinstance(value, list) else value
+
+    json_data = {
+        "type": "string",
+        "contentMediaType": "application/json",
+        "contentSchema": inlined(schema),
+    }
+    item = {
+        "type": "object",
+        "required": ["data"],
+        "properties": {
+            "event": {"type": "string"},
+            "data": {"anyOf": [json_data, {"const": "[DONE]"}]},
+        },
+    }
+    # A field of OpenAPI 3.2; tools read it in 3.1, too. A schema would describe the whole body.
+    stream: dict[str, Any] = {"text/event-stream": {"itemSchema": item}}
+    return {200: {"model": body, "content": stream}}

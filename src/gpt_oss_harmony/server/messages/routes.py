@@ -20,10 +20,9 @@ from ..generation.events import TurnEnded
 from ..generation.preparation import constraint_headers, prepare_turn
 from ..generation.sampling import prepared_turn, sample_choices, sample_turn
 from ..http.errors import MESSAGES_ERRORS
-from ..http.event_log import Event
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
-from ..http.server_sent_events import EventStream, event_of, json_or_stream
+from ..http.server_sent_events import Event, EventStream, event_of, json_or_stream
 from ..limited_route import LimitedRoute
 from ..services import Services, services_of
 from ..store import new_id

@@ -25,7 +25,7 @@ from ..generation.events import TextAdded, Usage
 from ..generation.preparation import PreparedTurn
 from ..generation.sampling import sample_turn, with_grammar
 from ..http.errors import ApiError, api_error_of
-from ..http.event_log import EventLog
+from ..http.server_sent_events import EventLog
 from ..services import Services
 from ..store import NewResponse, StoreError, new_id
 from .history import CURRENT_DATE, new_items

@@ -14,8 +14,7 @@ from ..auth.api_keys import Caller
 from ..cluster.peers import PeerError
 from ..generation.sampling import with_grammar
 from ..http.errors import ApiError
-from ..http.event_log import Event, EventLog
-from ..http.server_sent_events import event_of
+from ..http.server_sent_events import Event, EventLog, event_of
 from ..repeated_requests import RequestKey, check_same, request_in_progress
 from ..services import Services
 from ..store import Claim, ClaimedError, NotFoundError, Store, StoredResponse

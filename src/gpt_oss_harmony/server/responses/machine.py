@@ -29,8 +29,7 @@ from ..generation.events import (
     repetition_detail,
 )
 from ..http.errors import ApiError
-from ..http.event_log import Event
-from ..http.server_sent_events import event_of
+from ..http.server_sent_events import Event, event_of
 from ..tools.conversation_tools import AnsweredCall
 from ..tools.mcp import ApprovedCall
 from .stream import ResponseStream, WireEvent

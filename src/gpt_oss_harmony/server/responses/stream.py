@@ -29,8 +29,7 @@ from ...conversation.built_in_tools import BUILT_IN_TOOLS, MCP_CALL, call_item
 from ...conversation.messages import Message, Role
 from ...sampled_messages import SampledMessage
 from ..generation.events import LogprobJson, MessageBegun, MessageEnded, TextAdded
-from ..http.event_log import Event
-from ..http.server_sent_events import event_of
+from ..http.server_sent_events import Event, event_of
 from ..json_text import PLACEHOLDER, json_around, json_text
 from ..tools.call_items import mcp_fields
 from ..tools.citations import CitedAnswer

@@ -21,7 +21,7 @@ from ...apis.request_body import read_body
 from ...apis.requests import ResponsesRequest
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..http.errors import ApiError, api_error_of
-from ..http.large_json import read_json
+from ..http.json import read_json
 from ..http.requests import cancel_all, request_too_large
 from ..json_text import json_text
 from ..services import Services
