@@ -792,6 +792,31 @@ def test_margins_are_reported() -> None:
     assert parsed(tokens_of(FINAL)).damaged_headers == []
 
 
+@pytest.mark.parametrize(
+    ("text", "cost", "margin"),
+    [
+        ("final<|message|>", 0.3, 10.0),  # nothing competes
+        ("<|channel|>Final<|message|>", 0.6, 10.0),
+        ("<|channel|>analysis<|channel|>final<|message|>", 0.6, 0.4),  # or the first is kept: 1.0
+        ("<|channel|>commentary to=f<|message|>", 0.3, 2.7),  # or the name is left out: 3.0
+        # Or the second tool, which is not declared: 0.3 + 1.0.
+        ("<|channel|>commentary to=functions.f to=functions.x<|message|>", 0.6, 0.7),
+        ("<|channel|>commentary to=functions.f json code<|message|>", 3.0, 0.0),  # either type
+        ("<|channel|>final Hi", 0.6, 2.4),  # or the word is left out, and there is no body: 3.0
+        # Or the nine words are left out: 9.0.
+        ("<|channel|>final a b c d e g h i j<|message|>", 6.6, 2.4),
+    ],
+)
+def test_the_margin_is_what_the_next_best_reading_costs_more(
+    text: str, cost: float, margin: float
+) -> None:
+    header, marker, _ = text.partition("<|message|>")
+    pieces = split_header(tokens_of(header), ENCODING.tokenizer)
+    read = read_header if marker else read_unfinished
+    reading = read(pieces, Role.ASSISTANT, frozenset({"functions.f"}))
+    assert (reading.cost, reading.margin) == (cost, margin)
+
+
 @pytest.mark.parametrize("kind", [K.TOOL_NAME, K.TOOL_AS_CHANNEL, K.TOOL_AS_ROLE, K.GLUED_WORDS])
 def test_a_call_that_needed_a_refused_repair_is_none(kind: RecoveryKind) -> None:
     (case,) = [case for case in REPAIRS if case.recoveries[:1] and case.recoveries[0][0] is kind][
