@@ -162,6 +162,7 @@ WRONG = [
     ("[" + "0" * 50 + "]", f"character 51: '{'0' * 40}' is no number"),
     ("[nul]", "character 4: expected null, found ']'"),
     ('["\\x"]', "character 3: expected an escape such as \\n, found 'x'"),
+    ('["a\nb"]', "character 3: expected a character, or an escape such as \\n, found '\\n'"),
     ('["\\u12g"]', "character 6: expected a hexadecimal digit, found 'g'"),
     ("[[],]", "character 4: expected a value, found ']'"),
     ('{"a": {},}', "character 9: expected a name in quotes, found '}'"),

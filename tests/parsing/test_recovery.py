@@ -188,6 +188,26 @@ REPAIRS = [
         role=None,
     ),
     Repair(
+        "no <|start|>, and a role without a space before it",
+        tokens_of("Some thoughtassistant", FINAL),
+        [HI],
+        [(K.MISSING_START, 3, "Some thoughtassistant"), (K.STRAY_TEXT, 3, "Some thought")],
+        role=None,
+    ),
+    Repair(
+        "no <|start|>, and another role without a space before it",
+        tokens_of("abcuser<|message|>Hi<|end|>"),
+        [Message.from_role_and_content(Role.USER, "Hi")],
+        [(K.MISSING_START, 2, "abcuser"), (K.STRAY_TEXT, 2, "abc")],
+        role=None,
+    ),
+    Repair(
+        "a role, and then the header begun again",
+        tokens_of("<|channel|>final<|message|>Hiassistant<|start|>assistant", FINAL),
+        [HI, HI],
+        [(K.STRAY_TEXT, 5, "assistant"), (K.MISSING_END, 5, "")],
+    ),
+    Repair(
         "no <|message|> before an answer",
         tokens_of("<|channel|>final Hi<|return|>"),
         [HI],

@@ -58,6 +58,10 @@ def test_named_cases_in_both_dialects(case: Case) -> None:
         ({"oneOf": [{"description": "a"}, {"type": "string"}]}, "q?:\n | any // a\n | string\n,\n"),
         ({"type": "string", "anyOf": [{"type": "number"}]}, "q?: number,\n"),
         ({"type": "string", "anyOf": [{"type": "number"}, {}]}, "q?: string,\n"),
+        ({"type": "string", "anyOf": [{"type": "number"}, True]}, "q?: string,\n"),
+        ({"type": "string", "anyOf": [{"type": "number"}, False]}, "q?: number,\n"),
+        ({"type": "string", "allOf": [{"anyOf": [True, False]}]}, "q?: string,\n"),
+        ({"type": ["string", "null", "string"]}, "q?: string | null,\n"),
         ({"properties": {}}, "q?: any,\n"),
         ({"properties": {}, "anyOf": [{"type": "string"}]}, "q?: string,\n"),
         (
