@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpt_oss_harmony import VocabularyError
 from gpt_oss_harmony.tokens.special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS, VOCABULARY_SIZE
-from gpt_oss_harmony.tokens.tokenizer import Tokenizer
+from gpt_oss_harmony.tokens.tokenizer import Tokenizer, token_id
 from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
 from support.examples import examples
 
@@ -96,3 +96,21 @@ def test_any_kind_of_integer_is_a_token(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode([True]) == '"'
     with pytest.raises(VocabularyError):
         tokenizer.decode(numpy.array([1.0]))
+
+
+@pytest.mark.parametrize(
+    ("token", "shown"),
+    [
+        (-1, "-1"),
+        (VOCABULARY_SIZE, "201089"),
+        (10**30 - 1, "9" * 30),
+        (10**30, "with more than 30 digits"),
+        (1 - 10**30, "-" + "9" * 30),
+        # Python prints at most 4,300 digits.
+        pytest.param(-(10**5000), "with more than 30 digits", id="5,001 digits"),
+    ],
+)
+def test_ids_outside_the_vocabulary_are_shown_if_they_are_short(token: int, shown: str) -> None:
+    with pytest.raises(VocabularyError) as raised:
+        token_id(token)
+    assert str(raised.value) == f"token id {shown} is outside the vocabulary (0 to 201088)"
