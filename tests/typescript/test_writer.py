@@ -61,6 +61,16 @@ def test_named_cases_in_both_dialects(case: Case) -> None:
         ({"type": "string", "anyOf": [{"type": "number"}, {}]}, "q?: string,\n"),
         ({"type": "string", "anyOf": [{"type": "number"}, True]}, "q?: string,\n"),
         ({"type": "string", "anyOf": [{"type": "number"}, False]}, "q?: number,\n"),
+        ({"type": "string", "anyOf": [{"type": "number"}, None]}, "q?: string,\n"),
+        ({"type": "string", "anyOf": [{"type": "number"}, "no schema"]}, "q?: string,\n"),
+        (
+            {"items": {"oneOf": [{"enum": ["a"], "default": "a"}, {"type": "number"}]}},
+            'q?: (\n     | "a" // default: "a"\n     | number\n    )[],\n',
+        ),
+        (
+            {"oneOf": [{"enum": ["a"], "default": "a"}, {"type": "number"}]},
+            'q?:\n | "a" // default: a\n | number\n,\n',
+        ),
         ({"type": "string", "allOf": [{"anyOf": [True, False]}]}, "q?: string,\n"),
         ({"type": ["string", "null", "string"]}, "q?: string | null,\n"),
         ({"properties": {}}, "q?: any,\n"),
