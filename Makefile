@@ -198,8 +198,8 @@ fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each ta
 	$(FUZZ_VENV)/bin/python -m fuzz.run $$target -max_total_time=$(SECONDS) -timeout=20 \
 	-max_len=600 -len_control=0 -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 
-mutants: $(VENV)/.installed-dev $(MUTANTS_VENV)/.installed ## Change the core in small ways, count what the tests notice: SAMPLE=40 AREA=parsing
-	$(MUTANTS_VENV)/bin/python scripts/mutants.py $(BIN)/python --sample $(SAMPLE) $(AREA)
+mutants: $(VENV)/.installed-dev $(MUTANTS_VENV)/.installed ## Change the core in small ways, count what the tests notice: SAMPLE=40 SEED=0 AREA=parsing MUTANTS=--again
+	$(MUTANTS_VENV)/bin/python scripts/mutants.py $(BIN)/python --sample $(SAMPLE) --seed $(SEED) $(AREA) $(MUTANTS)
 
 noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a model of random weights
 	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/grammar/test_noise.py

@@ -1,16 +1,20 @@
-"""Change the code in small ways, and count the changes that the quick tests notice.
+"""Change the code in small ways, and count the changes that the tests notice.
 
     python scripts/mutants.py .venv/bin/python --sample 40 --seed 1 parsing tokens
+    python scripts/mutants.py .venv/bin/python --sample 40 --seed 1 parsing tokens --again --all
 
 cosmic-ray makes the changes ("mutants") in a copy of the checkout in build/mutants. Of all places
-that it knows in a package, a sample is tried, each with one mutant: the tests of the area run until
-one fails, with a quarter of the examples of properties, as in `make test`. Survivors are printed as
-diffs and written, with the counts, to build/mutants/AREA.json.
+that it knows in a package, a sample is tried, each with one mutant: the quick tests of the area run
+until one fails, with a quarter of the examples of properties, as in `make test`. A run that takes
+much longer than without a mutant counts as a failure. Survivors are printed as diffs and written,
+with the counts, to build/mutants/AREA-SEED.json. `--again` tries only them: with the tests that you
+have written since, or with `--all`, slow tests and all examples, as in `make test-all`.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
 import os
@@ -27,53 +31,78 @@ from typing import NamedTuple
 from cosmic_ray.commands.init import init
 from cosmic_ray.mutating import mutate_and_test
 from cosmic_ray.work_db import WorkDB, use_db
-from cosmic_ray.work_item import WorkItem
+from cosmic_ray.work_item import WorkerOutcome, WorkItem
 
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build" / "mutants"
 COPY = BUILD / "checkout"
 PACKAGE = Path("src/gpt_oss_harmony")
 
-CORE = "tests/rendering tests/typescript/test_writer.py tests/test_api.py tests/test_laws.py"
+CORE = "tests/rendering tests/typescript/test_writer.py tests/test_api.py"
+USERS = "tests/test_laws.py tests/test_sampled_messages.py tests/apis"
 
 
 class Area(NamedTuple):
-    """Files to change, and the tests that should notice, the quickest first."""
+    """Files to change, and the tests that should notice."""
 
     files: str
-    tests: str
+    rounds: tuple[str, ...]
+    """Quick tests, those first that notice most."""
+    whole: str = ""
+    """All tests, if these are not those of the rounds."""
 
 
 AREAS = {
     "conversation": Area(
         "conversation",
-        f"{CORE} tests/parsing/test_parser.py tests/apis tests/server/test_added_tool.py "
-        "tests/server/test_response_machine.py tests/server/test_tools.py",
+        (
+            CORE,
+            "tests/parsing/test_parser.py tests/test_conformance.py "
+            "tests/server/test_added_tool.py tests/server/test_response_machine.py "
+            f"tests/server/test_tools.py {USERS}",
+        ),
     ),
     "tokens": Area(
         "tokens",
-        "tests/tokens/test_encoder.py tests/tokens/test_tokenizer.py tests/test_api.py "
-        "tests/rendering tests/tokens tests/test_laws.py",
+        (
+            "tests/tokens/test_encoder.py tests/tokens/test_tokenizer.py "
+            "tests/tokens/test_python_encoder.py tests/test_api.py",
+            f"tests/rendering tests/tokens tests/parsing/test_parser.py {USERS}",
+        ),
     ),
     "typescript": Area(
         "typescript",
-        "tests/typescript tests/rendering tests/test_laws.py tests/test_conformance.py",
+        ("tests/typescript", f"{CORE} tests/test_conformance.py {USERS}"),
     ),
     "rendering": Area(
-        "rendering", f"{CORE} tests/test_conformance.py tests/parsing/test_parser.py"
+        "rendering",
+        (CORE, f"tests/test_conformance.py tests/parsing/test_parser.py {USERS}"),
     ),
     "parsing": Area(
         "parsing",
-        "tests/parsing/test_parser.py tests/parsing/test_recovery.py "
-        "tests/parsing/test_partial_json.py tests/test_laws.py tests/test_conformance.py "
-        "tests/parsing",
+        (
+            "tests/parsing/test_parser.py tests/parsing/test_recovery.py "
+            "tests/parsing/test_partial_json.py",
+            f"tests/parsing tests/test_conformance.py tests/test_api.py {USERS} tests/vllm_plugin",
+        ),
     ),
-    "training": Area("training/*.py", "tests/training --ignore=tests/training/test_files.py"),
+    "training": Area(
+        "training/*.py",
+        (
+            "tests/training --ignore=tests/training/test_files.py "
+            "--ignore=tests/training/test_duplicates.py --ignore=tests/training/test_columns.py",
+            "tests/training/test_columns.py tests/training/test_duplicates.py "
+            "tests/training/test_files.py tests/cli/test_prepare.py",
+        ),
+        "tests/training tests/cli/test_prepare.py",
+    ),
     "grammar/json_schema": Area(
         "grammar/json_schema",
-        "tests/grammar/test_schemas.py tests/grammar/test_patterns.py "
-        "tests/grammar/test_negations.py tests/grammar/test_disjunctions.py tests/grammar "
-        "--ignore=tests/grammar/test_logits_processor.py --ignore=tests/grammar/test_noise.py",
+        (
+            "tests/grammar/test_schemas.py tests/grammar/test_patterns.py "
+            "tests/grammar/test_negations.py tests/grammar/test_disjunctions.py",
+            "tests/grammar",
+        ),
     ),
 }
 
@@ -111,62 +140,104 @@ def place(item: WorkItem) -> tuple[str, tuple[int, int], str, int]:
     return file, mutation.start_pos, mutation.operator_name, mutation.occurrence
 
 
-def environment() -> dict[str, str]:
-    """Return the environment of the tests, which import the copy."""
+def environment() -> None:
+    """Let the tests import the copy, and keep compiled files."""
     paths = (COPY / name for name in ("src", *(f"packages/{p}" for p in ("drop_in", "vllm"))))
-    return {
-        "PYTHONPATH": os.pathsep.join([*map(str, paths), str(COPY / "packages" / "conformance")]),
-        "HYPOTHESIS_PROFILE": "unshrunk",
-        "HARMONY_TEST_SHARE": "0.25",
-    }
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [*map(str, paths), str(COPY / "packages" / "conformance")]
+    )
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-def try_area(name: str, python: Path, sample: int, seed: int) -> bool:
-    """Try a sample of the mutants of an area; return whether its tests pass without any."""
-    area = AREAS[name]
-    options = "-x -q -m 'not slow' -p no:randomly --tb=line"
-    examples = PACKAGE / area.files.partition("/*")[0]
-    command = f"{shlex.quote(str(python))} -m pytest {options} {examples} {area.tests}"
+def commands(python: Path, area: Area, is_whole: bool) -> list[str]:
+    """Return the rounds of quick tests, or all tests with all examples."""
+    pytest = f"{shlex.quote(str(python))} -m pytest -x -q -p no:randomly --tb=line"
+    doctests = PACKAGE / area.files.partition("/*")[0]
+
+    def command(share: str, tests: str) -> str:
+        variables = f"HYPOTHESIS_PROFILE=unshrunk HARMONY_TEST_SHARE={share}"
+        return f"env {variables} {pytest} {doctests} {tests}"
+
+    if is_whole:
+        return [command("1", area.whole or " ".join(dict.fromkeys(area.rounds)))]
+    return [command("0.25", f"-m 'not slow' {tests}") for tests in area.rounds]
+
+
+@functools.cache
+def patience(command: str) -> float:
+    """Return how long to wait for tests, which must pass without a mutant."""
     began = time.monotonic()
     done = subprocess.run(shlex.split(command), capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        print(done.stdout + done.stderr, file=sys.stderr)
-        return False
-    patience = 60 + 4 * (time.monotonic() - began)
-    places = mutants(area)
-    chance = random.Random(seed)
-    chosen = [chance.choice(found) for found in chance.sample(places, min(sample, len(places)))]
-    survivors: list[str] = []
-    for item in sorted(chosen, key=place):
-        result = mutate_and_test(item.mutations, command, patience)
-        if not result.is_killed:
-            survivors.append(str(result.diff))
-            print(result.diff, flush=True)
-    counts = {"places": len(places), "tried": len(chosen), "survived": len(survivors)}
-    report = {**counts, "seed": seed, "survivors": survivors}
-    path = BUILD / f"{name.replace('/', '-')}.json"
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    killed = len(chosen) - len(survivors)
-    print(f"{name}: {killed} of {len(chosen)} killed, in {len(places)} places", flush=True)
-    return True
+        sys.exit(done.stdout + done.stderr)
+    return 60 + 4 * (time.monotonic() - began)
 
 
-def main() -> int:
+def survival(item: WorkItem, command: str) -> str:
+    """Return the diff of a mutant that no test of a command notices, else an empty string."""
+    result = mutate_and_test(item.mutations, command, patience(command))
+    if result.worker_outcome is not WorkerOutcome.NORMAL:
+        sys.exit(f"{item}: {result.output}")
+    if result.output == "timeout":
+        print(f"noticed as too slow: {item.mutations[0]}", flush=True)
+    return "" if result.is_killed else str(result.diff)
+
+
+def try_area(name: str, tests: list[str], chosen: list[WorkItem]) -> list[dict[str, str]]:
+    """Try the mutants of an area, print those that survive, and return them."""
+    for command in tests:
+        patience(command)
+    survivors: list[dict[str, str]] = []
+    for item in chosen:
+        diff = ""
+        for command in tests:
+            diff = survival(item, command)
+            if not diff:
+                break
+        if diff:
+            survivors.append({"name": identity(item), "diff": diff})
+            print(diff, flush=True)
+    print(f"{name}: {len(chosen) - len(survivors)} of {len(chosen)} killed", flush=True)
+    return survivors
+
+
+def identity(item: WorkItem) -> str:
+    """Return a name of a mutant that stays the same while the code does."""
+    (mutation,) = item.mutations
+    return (
+        f"{mutation.module_path.relative_to(COPY)} {mutation.operator_name} {mutation.occurrence}"
+    )
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("python", type=Path, help="the Python that runs the tests")
     parser.add_argument("areas", nargs="*", metavar="area", help=f"of {', '.join(AREAS)}")
     parser.add_argument("--sample", type=int, default=40, help="mutants to try in each area")
     parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
+    parser.add_argument("--again", action="store_true", help="only what survived with this seed")
+    parser.add_argument("--all", action="store_true", help="run slow tests, with all examples")
+    options = parser.parse_intermixed_args()
     copy_checkout()
-    os.environ.update(environment())
+    environment()
     python = options.python.absolute()
     os.chdir(COPY)
-    passed = [
-        try_area(name, python, options.sample, options.seed) for name in options.areas or AREAS
-    ]
-    return 0 if all(passed) else 1
+    for name in options.areas or AREAS:
+        area = AREAS[name]
+        places = mutants(area)
+        chance = random.Random(options.seed)
+        drawn = chance.sample(places, min(options.sample, len(places)))
+        chosen = sorted((chance.choice(found) for found in drawn), key=place)
+        path = BUILD / f"{name.replace('/', '-')}-{options.seed}.json"
+        if options.again:
+            survived = json.loads(path.read_text(encoding="utf-8"))["survivors"]
+            chosen = [m for m in chosen if identity(m) in {one["name"] for one in survived}]
+        survivors = try_area(name, commands(python, area, options.all), chosen)
+        if not options.again:
+            counts = {"places": len(places), "tried": len(chosen), "survived": len(survivors)}
+            report = {**counts, "survivors": survivors}
+            path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

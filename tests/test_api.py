@@ -411,6 +411,23 @@ def test_plain_values_stand_for_models() -> None:
     assert SystemContent(reasoning_effort=effort).reasoning_effort is ReasoningEffort.HIGH
 
 
+def test_a_content_without_a_type_is_known_by_its_fields() -> None:
+    for content in CONTENTS:
+        raw = {"author": {"role": "user"}, "content": [content.model_dump()]}
+        assert Message.model_validate(raw).content == [content]
+
+
+@pytest.mark.parametrize("raw", [{}, {"texts": "a"}, {"type": 1}, {"type": "x", "text": "a"}])
+def test_a_content_of_no_known_type_is_refused(raw: dict[str, Any]) -> None:
+    with pytest.raises(pydantic.ValidationError, match="Unknown content variant"):
+        Message.model_validate({"author": {"role": "user"}, "content": [raw]})
+
+
+def test_a_conversation_is_a_series_of_messages() -> None:
+    messages = [a_message(), Message.from_role_and_content(Role.ASSISTANT, "Hello")]
+    assert list(Conversation.from_messages(messages)) == messages
+
+
 class Turn(pydantic.BaseModel):
     """A user's own model."""
 

@@ -188,6 +188,26 @@ REPAIRS = [
         role=None,
     ),
     Repair(
+        "no <|start|>, and a role without a space before it",
+        tokens_of("Some thoughtassistant", FINAL),
+        [HI],
+        [(K.MISSING_START, 3, "Some thoughtassistant"), (K.STRAY_TEXT, 3, "Some thought")],
+        role=None,
+    ),
+    Repair(
+        "no <|start|>, and another role without a space before it",
+        tokens_of("abcuser<|message|>Hi<|end|>"),
+        [Message.from_role_and_content(Role.USER, "Hi")],
+        [(K.MISSING_START, 2, "abcuser"), (K.STRAY_TEXT, 2, "abc")],
+        role=None,
+    ),
+    Repair(
+        "a role, and then the header begun again",
+        tokens_of("<|channel|>final<|message|>Hiassistant<|start|>assistant", FINAL),
+        [HI, HI],
+        [(K.STRAY_TEXT, 5, "assistant"), (K.MISSING_END, 5, "")],
+    ),
+    Repair(
         "no <|message|> before an answer",
         tokens_of("<|channel|>final Hi<|return|>"),
         [HI],
@@ -790,6 +810,31 @@ def test_margins_are_reported() -> None:
     assert (header.position, header.text, header.cost) == (3, "<|channel|>finalx", 0.6)
     assert header.margin > 0
     assert parsed(tokens_of(FINAL)).damaged_headers == []
+
+
+@pytest.mark.parametrize(
+    ("text", "cost", "margin"),
+    [
+        ("final<|message|>", 0.3, 10.0),  # nothing competes
+        ("<|channel|>Final<|message|>", 0.6, 10.0),
+        ("<|channel|>analysis<|channel|>final<|message|>", 0.6, 0.4),  # or the first is kept: 1.0
+        ("<|channel|>commentary to=f<|message|>", 0.3, 2.7),  # or the name is left out: 3.0
+        # Or the second tool, which is not declared: 0.3 + 1.0.
+        ("<|channel|>commentary to=functions.f to=functions.x<|message|>", 0.6, 0.7),
+        ("<|channel|>commentary to=functions.f json code<|message|>", 3.0, 0.0),  # either type
+        ("<|channel|>final Hi", 0.6, 2.4),  # or the word is left out, and there is no body: 3.0
+        # Or the nine words are left out: 9.0.
+        ("<|channel|>final a b c d e g h i j<|message|>", 6.6, 2.4),
+    ],
+)
+def test_the_margin_is_what_the_next_best_reading_costs_more(
+    text: str, cost: float, margin: float
+) -> None:
+    header, marker, _ = text.partition("<|message|>")
+    pieces = split_header(tokens_of(header), ENCODING.tokenizer)
+    read = read_header if marker else read_unfinished
+    reading = read(pieces, Role.ASSISTANT, frozenset({"functions.f"}))
+    assert (reading.cost, reading.margin) == (cost, margin)
 
 
 @pytest.mark.parametrize("kind", [K.TOOL_NAME, K.TOOL_AS_CHANNEL, K.TOOL_AS_ROLE, K.GLUED_WORDS])

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+
 import pytest
 
+from gpt_oss_harmony.rendering import cache
 from gpt_oss_harmony.rendering.cache import BoundedCache, SharedCache
 
 LIMIT = 10
@@ -91,3 +95,37 @@ def test_a_value_that_came_meanwhile_is_not_made() -> None:
             return b"theirs" if self.looks == 2 else None
 
     assert Late(LIMIT, len).get_or_make("a", lambda: b"ours") == b"theirs"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_threads_wait_for_the_one_that_makes_the_value(
+    fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, awaited = threading.Event(), threading.Event()
+
+    class Awaited(Future[bytes]):
+        def result(self, timeout: float | None = None) -> bytes:
+            awaited.set()
+            return super().result(timeout)
+
+    def make() -> bytes:
+        begun.set()
+        assert awaited.wait(60)
+        if fails:
+            raise KeyError("no value")
+        return b"value"
+
+    shared = SharedCache[str, bytes](limit=LIMIT, size=len)
+    with ThreadPoolExecutor(2) as pool:
+        monkeypatch.setattr(cache, "Future", Awaited)
+        first = pool.submit(shared.get_or_make, "a", make)
+        assert begun.wait(60)
+        second = pool.submit(shared.get_or_make, "a", lambda: b"another")
+        for thread in (first, second):
+            if fails:
+                with pytest.raises(KeyError, match="no value"):
+                    thread.result()
+            else:
+                assert thread.result() == b"value"
+    expected = b"another" if fails else b"value"  # an error is not kept
+    assert shared.get_or_make("a", lambda: b"another") == expected

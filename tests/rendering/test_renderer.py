@@ -32,9 +32,10 @@ from gpt_oss_harmony import (
     ToolNamespaceConfig,
     load_harmony_encoding,
 )
+from gpt_oss_harmony.rendering import renderer, system_prompt
 from gpt_oss_harmony.rendering.renderer import Renderer
 from gpt_oss_harmony.tokens.special_tokens import CALL, END, RETURN
-from gpt_oss_harmony.tokens.tokenizer import load_tokenizer
+from gpt_oss_harmony.tokens.tokenizer import Tokenizer, load_tokenizer
 from support.vectors import cases
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -392,6 +393,43 @@ def test_the_cache_counts_texts_names_and_schemas() -> None:
     content = DeveloperContent.new().with_function_tools(tools)
     encoding.render(Message.from_role_and_content(Role.DEVELOPER, content))
     assert not encoding._renderer.prompts.tools_cache.young
+
+
+def test_a_conversation_is_rendered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def watch(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def watched(*given: Any) -> Any:
+            made.append(name)
+            return function(*given)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(renderer, "header_pieces")
+    watch(system_prompt, "tool_declaration")
+    watch(Tokenizer, "encode_many")
+    tools = [ToolDescription.new("f", "", {"type": "object"})]
+    declared = DeveloperContent.new().with_function_tools(tools)
+    parts: list[Content] = [TextContent(text="a"), TextContent(text="b")]
+    messages = [
+        Message.from_role_and_content(Role.DEVELOPER, declared),
+        Message.from_role_and_content(Role.USER, "2 + 2?"),
+        Message.from_role_and_contents(Role.USER, parts),
+    ]
+    encoding = HarmonyEncoding(HarmonyEncodingName.HARMONY_GPT_OSS)
+    expected = encoding.render_conversation(Conversation.from_messages(messages))
+    assert made == ["tool_declaration", "encode_many", "header_pieces", "header_pieces"]
+    made.clear()
+    assert encoding.render_conversation(Conversation.from_messages(messages)) == expected
+    assert made == []
+    encoding.render(Message.from_role_and_content(Role.USER, "4 + 4?"))
+    assert made == ["encode_many"]
+    made.clear()
+    twice = DeveloperContent.new().with_instructions("Add.").with_function_tools(tools)
+    encoding.render(Message.from_role_and_content(Role.DEVELOPER, twice))
+    assert made == ["encode_many"]
 
 
 def test_only_messages_of_the_chosen_roles_are_cached() -> None:

@@ -97,10 +97,21 @@ def test_tiktoken_comes_when_it_is_needed() -> None:
     assert [list(tokens) for tokens in encoder.encode_many(texts)] == expected
 
 
-def test_another_tiktoken_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiktoken, "__version__", "0.12.5")
-    with pytest.raises(ImportError, match=r"tiktoken 0\.12\.5 is installed.*pip install"):
+@pytest.mark.parametrize("version", ["0.12.5", "0.15.0", "1.13.0", "0.1"])
+def test_another_tiktoken_is_refused(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiktoken, "__version__", version)
+    with pytest.raises(ImportError) as raised:
         Encoder().encode("é")
+    assert str(raised.value) == (
+        f"tiktoken {version} is installed, but gpt_oss_harmony needs "
+        f"{' or '.join(TESTED_TIKTOKEN)}: pip install 'tiktoken=={max(TESTED_TIKTOKEN)}.*'"
+    )
+
+
+@pytest.mark.parametrize("version", [f"{tested}.9" for tested in TESTED_TIKTOKEN])
+def test_other_patches_of_tiktoken_are_used(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiktoken, "__version__", version)
+    assert Encoder().encode("é") == REAL.encode("é")
 
 
 def test_the_requirement_names_the_tested_releases() -> None:

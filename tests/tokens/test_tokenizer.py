@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
 from itertools import chain
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpt_oss_harmony import VocabularyError
 from gpt_oss_harmony.tokens.special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS, VOCABULARY_SIZE
-from gpt_oss_harmony.tokens.tokenizer import Tokenizer
+from gpt_oss_harmony.tokens.tokenizer import Tokenizer, special_positions, token_id
 from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
 from support.examples import examples
 
@@ -96,3 +97,37 @@ def test_any_kind_of_integer_is_a_token(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode([True]) == '"'
     with pytest.raises(VocabularyError):
         tokenizer.decode(numpy.array([1.0]))
+
+
+@pytest.mark.parametrize(
+    ("token", "shown"),
+    [
+        (-1, "-1"),
+        (VOCABULARY_SIZE, "201089"),
+        (10**30 - 1, "9" * 30),
+        (10**30, "with more than 30 digits"),
+        (1 - 10**30, "-" + "9" * 30),
+        # Python prints at most 4,300 digits.
+        pytest.param(-(10**5000), "with more than 30 digits", id="5,001 digits"),
+    ],
+)
+def test_ids_outside_the_vocabulary_are_shown_if_they_are_short(token: int, shown: str) -> None:
+    with pytest.raises(VocabularyError) as raised:
+        token_id(token)
+    assert str(raised.value) == f"token id {shown} is outside the vocabulary (0 to 201088)"
+
+
+# Ids whose bytes are like those of other ids in one place.
+byte_ids = st.tuples(*[st.sampled_from([0, 1, 3, 4, 13, 17, 255])] * 4).map(
+    lambda four: int.from_bytes(bytes(four), "little")
+)
+
+
+@settings(max_examples=examples(400))
+@given(st.lists(ids | byte_ids, max_size=6))
+@example([1 << 18])
+@example([1 << 24])
+@example([FIRST_SPECIAL - 1, FIRST_SPECIAL, 200_192, VOCABULARY_SIZE - 1, VOCABULARY_SIZE])
+def test_special_positions_are_those_of_ids_from_the_first_special_one(tokens: list[int]) -> None:
+    expected = [at for at, token in enumerate(tokens) if token >= FIRST_SPECIAL]
+    assert special_positions(array("I", tokens)) == expected

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpt_oss_harmony.errors import HarmonyError, SchemaError
+from gpt_oss_harmony.typescript import references
 from gpt_oss_harmony.typescript.json_text import (
     NESTING_LIMIT,
     JsonValue,
@@ -58,6 +59,20 @@ def test_named_cases_in_both_dialects(case: Case) -> None:
         ({"oneOf": [{"description": "a"}, {"type": "string"}]}, "q?:\n | any // a\n | string\n,\n"),
         ({"type": "string", "anyOf": [{"type": "number"}]}, "q?: number,\n"),
         ({"type": "string", "anyOf": [{"type": "number"}, {}]}, "q?: string,\n"),
+        ({"type": "string", "anyOf": [{"type": "number"}, True]}, "q?: string,\n"),
+        ({"type": "string", "anyOf": [{"type": "number"}, False]}, "q?: number,\n"),
+        ({"type": "string", "anyOf": [{"type": "number"}, None]}, "q?: string,\n"),
+        ({"type": "string", "anyOf": [{"type": "number"}, "no schema"]}, "q?: string,\n"),
+        (
+            {"items": {"oneOf": [{"enum": ["a"], "default": "a"}, {"type": "number"}]}},
+            'q?: (\n     | "a" // default: "a"\n     | number\n    )[],\n',
+        ),
+        (
+            {"oneOf": [{"enum": ["a"], "default": "a"}, {"type": "number"}]},
+            'q?:\n | "a" // default: a\n | number\n,\n',
+        ),
+        ({"type": "string", "allOf": [{"anyOf": [True, False]}]}, "q?: string,\n"),
+        ({"type": ["string", "null", "string"]}, "q?: string | null,\n"),
         ({"properties": {}}, "q?: any,\n"),
         ({"properties": {}, "anyOf": [{"type": "string"}]}, "q?: string,\n"),
         (
@@ -81,6 +96,23 @@ def test_a_case_names_its_difference_and_only_then_differs() -> None:
 def test_reference_dialect_on_recorded_schemas() -> None:
     for case in CASES["recorded"]:
         assert reference_schema_to_typescript(case["schema"]) == case["reference"]
+
+
+@pytest.mark.parametrize(
+    ("enum", "written"),
+    [
+        (["a", "b"], 'q?: "a" | "b", // default: a\n'),
+        ([1], "q?: string, // default: a\n"),
+        ([], 'q?: string, // default: "a"\n'),
+        ("x", 'q?: string, // default: "a"\n'),
+        ({}, 'q?: string, // default: "a"\n'),
+    ],
+)
+def test_the_reference_quotes_a_default_without_an_enum(enum: JsonValue, written: str) -> None:
+    """Recorded from openai-harmony 0.0.8."""
+    schema: Schema = {"type": "string", "default": "a", "enum": enum}
+    text = reference_schema_to_typescript({"type": "object", "properties": {"q": schema}})
+    assert text == f"{{\n{written}}}"
 
 
 # The guide
@@ -278,6 +310,36 @@ def test_definitions_that_double_do_not_grow_without_end() -> None:
     }
     written = schema_to_typescript({"$ref": "#/$defs/D0", "$defs": definitions})
     assert 0.3 < written.count("{") / REFERENCE_COPY_LIMIT < 0.4  # each has two references
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "copies"),
+    [
+        ("REFERENCE_COPY_LIMIT", 2, 2),
+        ("REFERENCE_COPY_LIMIT", 3, 3),
+        ("REFERENCE_TEXT_LIMIT", 36, 2),  # the definition has 18 characters
+        ("REFERENCE_TEXT_LIMIT", 37, 3),
+    ],
+)
+def test_references_beyond_a_limit_are_names(
+    name: str, limit: int, copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(references, name, limit)
+    several: Schema = {str(n): {"$ref": "#/$defs/text"} for n in range(5)}
+    written = schema_to_typescript({"properties": several, "$defs": {"text": {"type": "string"}}})
+    assert re.findall(r"string|Text", written) == ["string"] * copies + ["Text"] * (5 - copies)
+
+
+@pytest.mark.parametrize(("levels", "written"), [(0, "string"), (1, "string[]"), (2, "Text[][]")])
+def test_references_in_many_schemas_are_names(
+    levels: int, written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(references, "REFERENCE_NESTING_LIMIT", 3)
+    schema: Schema = {"$ref": "#/$defs/text"}
+    for _ in range(levels):
+        schema = {"items": schema}
+    schema["$defs"] = {"text": {"type": "string"}}
+    assert schema_to_typescript(schema) == written
 
 
 # JSON as the reference reads and prints it

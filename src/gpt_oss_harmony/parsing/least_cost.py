@@ -459,7 +459,8 @@ def _read_header(
         if begun.body and begun.is_certain and cost < reading.cost:
             edits = (*begun.edits, Edit.BODY_BEFORE_MARKER)
             notes = (*notes, *begun.notes, (Kind.MISSING_MESSAGE, begun.body))
-            return begun._replace(notes=notes, edits=edits, cost=cost, margin=reading.cost - cost)
+            margin = round(reading.cost - cost, 6)
+            return begun._replace(notes=notes, edits=edits, cost=cost, margin=margin)
     notes += reading.notes or ((Kind.HEADER_ORDER, ""),)
     return reading._replace(notes=notes)
 

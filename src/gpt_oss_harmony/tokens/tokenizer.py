@@ -217,7 +217,7 @@ def integer(token: object) -> int:
 
 
 def _outside(token: int) -> str:
-    shown = token if token.bit_length() < 100 else "with more than 30 digits"  # slow to print
+    shown = token if abs(token) < 10**30 else "with more than 30 digits"  # slow to print
     return f"token id {shown} is outside the vocabulary (0 to {VOCABULARY_SIZE - 1})"
 
 
