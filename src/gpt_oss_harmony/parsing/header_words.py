@@ -249,7 +249,7 @@ def _whole_name(word: str, tools: AbstractSet[str]) -> str | None:
                 return declared
     folded = {candidate.casefold() for candidate in candidates}
     alike = [tool for tool in tools if not folded.isdisjoint(_folded(tool))]
-    if len(alike) == 1:
+    if len(alike) == 1:  # of several, any one would be a guess, and a wrong call may do harm
         return alike[0]
     if name in built_in_recipients():
         return name

@@ -274,7 +274,11 @@ class ParserState:
         table = self.transitions[self.phase]
         action = table.get(token)
         if action is None:
-            action = table[_kind(token)]
+            if 0 <= token < FIRST_SPECIAL:
+                kind = TokenKind.TEXT
+            else:
+                kind = TokenKind.SPECIAL if token in SPECIAL_TEXTS else TokenKind.UNKNOWN
+            action = table[kind]
         action(self, token)
 
     def end(self) -> None:
@@ -366,9 +370,12 @@ class ParserState:
         if splits is not NO_SPLIT_TOKENS:
             self.expect_text()
         if "\ufffd" in text:
+            # A model may also write U+FFFD itself: the vocabulary has tokens for it.
             if not self.strict and "\ufffd" not in tokenizer.decode((token,), "ignore"):
                 self.recover(RecoveryKind.INVALID_UTF8, text)
         elif token < FIRST_SPECIAL and token != ASSISTANT:
+            # Parsers of both modes share these tables. So `assistant` and special tokens, which
+            # are text in strict mode only, have no entry.
             if is_whole:
                 tokenizer.body_texts[token] = text
             elif splits is not NO_SPLIT_TOKENS and SplitTokens.entries < MOST_SPLIT_TOKENS:
@@ -475,12 +482,6 @@ class ParserState:
 
 Action: TypeAlias = Callable[[ParserState, int], None]
 Transitions: TypeAlias = Mapping[Phase, Mapping["int | TokenKind", Action]]
-
-
-def _kind(token: int) -> TokenKind:
-    if 0 <= token < FIRST_SPECIAL:
-        return TokenKind.TEXT
-    return TokenKind.SPECIAL if token in SPECIAL_TEXTS else TokenKind.UNKNOWN
 
 
 def decode_next(partial: bytes, data: bytes) -> tuple[str, bytes]:
