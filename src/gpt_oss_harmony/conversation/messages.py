@@ -100,6 +100,8 @@ def _name_type(item: Content, write: SerializerFunctionWrapHandler) -> Any:
     return write(item) if kind is None else {"type": kind, **write(item)}
 
 
+# `SerializeAsAny`, because pydantic dumps only the fields of the declared class, and this one has
+# none: `model_dump` of openai-harmony has `{}` for each content.
 _ContentItem = Annotated[
     SerializeAsAny[Content], BeforeValidator(_read_content), WrapSerializer(_name_type)
 ]
@@ -165,6 +167,7 @@ class Message(BaseModel):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical JSON form: role, name and content, then the fields that are set."""
+        # The name is there even if it is null, as in openai-harmony's JSON.
         out: dict[str, Any] = {"role": self.author.role, "name": self.author.name}
         out["content"] = [item.to_dict() for item in self.content]
         for key in ("channel", "recipient", "content_type"):

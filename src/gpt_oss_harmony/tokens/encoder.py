@@ -206,7 +206,8 @@ def _long_white_words(text: str, limit: int) -> Iterator[tuple[int, int]]:
 
 
 LIMIT = 20_000
-"""Characters in total; for more of them the encoder is built."""
+"""Characters in total; for more of them the encoder is built. Even if no word is a token, Python
+encodes as many in a tenth of the time that building takes."""
 
 LONGEST_WORD = 100
 """In characters; tiktoken merges the bytes of longer words much faster."""
