@@ -126,15 +126,6 @@ def _read_object(field: JsonField, expected: str) -> dict[str, Any]:
     return dict(value)
 
 
-def _read_schema(field: JsonField) -> RequestedFormat:
-    return RequestedFormat(name="answer", schema=_read_object(field, "a JSON Schema"))
-
-
-def _read_structural_tag(field: JsonField) -> RequestedFormat:
-    tag = _read_object(field, "a structural tag")
-    return RequestedFormat(text={**tag, "type": "structural_tag"})
-
-
 def _read_choices(field: JsonField) -> RequestedFormat:
     choices = [choice.text() for choice in field.items()]
     if not choices:
@@ -143,10 +134,12 @@ def _read_choices(field: JsonField) -> RequestedFormat:
 
 
 _FORMATS: Mapping[str, Callable[[JsonField], RequestedFormat]] = {
-    "json": _read_schema,
+    "json": lambda field: RequestedFormat("answer", _read_object(field, "a JSON Schema")),
     "json_object": lambda _: RequestedFormat(),
     "regex": lambda field: RequestedFormat(text={"type": "regex", "pattern": field.text()}),
     "choice": _read_choices,
     "grammar": lambda field: RequestedFormat(text={"type": "grammar", "grammar": field.text()}),
-    "structural_tag": _read_structural_tag,
+    "structural_tag": lambda field: RequestedFormat(
+        text={**_read_object(field, "a structural tag"), "type": "structural_tag"}
+    ),
 }

@@ -1,9 +1,9 @@
-"""Where a model runs in this process, and how: decided from facts, without PyTorch.
+"""Decide where and how a model runs in this process, from facts and without PyTorch.
 
-In go the devices, the installed packages, the sizes of the model and the caller's options. Out
-comes a `Placement`: the device map, whether the experts stay MXFP4, the attention, and remarks for
-people. Transformers alone would load a model on the CPU beside an idle GPU, and request a kernel
-of a package that is not installed. `devices` collects the facts.
+The facts, which `devices` collects, are the devices, the installed packages, the sizes of the model
+and the caller's options. The decision is a `Placement`: the device map, whether the experts stay
+MXFP4, the attention, and remarks for people. Transformers alone would load a model on the CPU
+beside an idle GPU, and request a kernel of a package that is not installed.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def place(
     Raises `EngineError` if the model fits nowhere or a package is missing; it names the remedy.
     """
     is_given = bool(DIVIDING & options.keys()) or processes > 1
-    device = _best(machine.devices)
+    # The device with the most free memory; the first of equal ones.
+    device = max(machine.devices, key=lambda device: device.free, default=None)
     if device is None:
         return _on_cpu(figures, machine, options, is_given)
     if options.get("device_map") == "cpu":
@@ -116,7 +117,8 @@ def place(
     is_mxfp4, why_not = _form(figures, device, machine, options)
     if why_not and not is_mxfp4:
         remarks += (why_not,)
-    where = f"{_torch_kind(device)}:{machine.devices.index(device)}"
+    kind = "cuda" if device.kind == "rocm" else device.kind  # PyTorch calls both cuda
+    where = f"{kind}:{machine.devices.index(device)}"
     if device.kind == "mps":
         where = "mps"
     if is_given or figures.kind != "gpt_oss":
@@ -140,15 +142,6 @@ def place(
     if isinstance(plan, MemoryPlan):
         return Placement(where, is_mxfp4, attention, remarks=tuple(remarks), plan=plan)
     return _spread(figures, machine, device, is_mxfp4, attention, tuple(remarks), plan, fits)
-
-
-def _best(devices: tuple[Device, ...]) -> Device | None:
-    """Return the device with the most free memory, the first of equal ones."""
-    return max(devices, key=lambda device: device.free, default=None)
-
-
-def _torch_kind(device: Device) -> str:
-    return "cuda" if device.kind == "rocm" else device.kind
 
 
 def _on_cpu(

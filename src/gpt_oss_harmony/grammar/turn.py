@@ -35,6 +35,7 @@ from .token_table import WHITE_SPACE
 __all__ = ["TurnConstraint", "turn_constraint", "turn_grammar"]
 
 _JSON_TYPE = '(" json" | " "? <|constrain|> "json")?'
+# Models write `code` behind calls of the browser, too, although the arguments are JSON.
 _TOOL_JSON_TYPE = '(" json" | " code" | " "? <|constrain|> ("json" | "code"))?'
 _CODE_TYPE = '(" code" | " "? <|constrain|> "code")?'
 

@@ -84,8 +84,8 @@ class Word(NamedTuple):
     following: str = ""
     """The next word of the piece; for the last word, an empty text."""
     glued: str | None = None
-    """Of several words without a space between them: on the first one, all of them; where a body
-    may begin, each one but the first."""
+    """The run of several words without a space between them, on the first of them. Where a body may
+    begin, each of them but the first has itself here."""
     piece: int = 0
     start: int = 0
     """The index of the piece, and the position in its text."""

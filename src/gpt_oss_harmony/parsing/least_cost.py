@@ -53,7 +53,7 @@ Note = tuple[Kind, str]
 
 
 class Reading(NamedTuple):
-    """What a damaged header means."""
+    """The meaning of a damaged header, and how sure it is."""
 
     header: Header
     notes: tuple[Note, ...]

@@ -241,7 +241,7 @@ class StreamableParser:
 
     @property
     def tokens(self) -> list[int]:
-        """All tokens so far, as plain integers."""
+        """The tokens so far, as plain integers."""
         return [*map(int, self._state.received)]
 
     @property

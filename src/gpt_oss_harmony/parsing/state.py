@@ -63,7 +63,7 @@ class StreamState(Enum):
 
 
 class Phase(Enum):
-    """What the parser waits for, and the state that this is for everybody else."""
+    """The places where the parser waits, each with its state for everybody else."""
 
     BETWEEN = ("the next message", StreamState.EXPECT_START)
     TEXT = ("what text between messages will be", StreamState.EXPECT_START)
@@ -384,7 +384,7 @@ class ParserState:
         return text
 
     def expect_text(self) -> None:
-        """From now on, only count tokens that are only text."""
+        """Only count tokens that are only text, from now on."""
         splits = _split_tokens.get(self.partial)
         if splits is None:
             splits = _split_tokens[self.partial] = SplitTokens(self.partial)
@@ -392,7 +392,7 @@ class ParserState:
         self.texts = self.tokenizer.no_texts if self.partial else self.tokenizer.body_texts
 
     def expect_anything(self) -> None:
-        """From now on, take the transition table's step for each token."""
+        """Take the transition table's step for each token, from now on."""
         self.splits = NO_SPLIT_TOKENS
         self.texts = self.tokenizer.no_texts
 

@@ -210,7 +210,7 @@ LIMIT = 20_000
 encodes as many in a tenth of the time that building takes."""
 
 LONGEST_WORD = 100
-"""In characters; tiktoken merges the bytes of longer words much faster."""
+"""The most characters of a word; tiktoken merges the bytes of longer ones much faster."""
 
 
 class FirstTexts:
@@ -228,7 +228,7 @@ class FirstTexts:
 
     @functools.cached_property
     def ranks(self) -> dict[bytes, int]:
-        """All tokens with their ids."""
+        """The tokens with their ids."""
         return load_vocabulary().ranks()
 
     def encode(self, text: str) -> list[int] | None:

@@ -125,6 +125,7 @@ def _checked(
 def _converted(name: str, value: Any, declared: str | list[str]) -> Any:
     """Convert a value to one of the declared types; text that spells a number can be a number."""
     kinds = [declared] if isinstance(declared, str) else declared
+    # A number that is out of range must not become a text, which `open` would take for a URL.
     is_number = isinstance(value, (int, float)) and "number" in kinds
     for kind in ["number"] if is_number else kinds:
         converted = _CONVERTERS[kind](value)

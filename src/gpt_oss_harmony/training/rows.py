@@ -331,7 +331,7 @@ def _join_texts(message: Message) -> None:
 
 
 class _SystemSettings(NamedTuple):
-    """What a row says about the system message, beside the effort."""
+    """The settings of the system message that a row gives, except the effort."""
 
     model_identity: str | None
     built_in: Sequence[str]

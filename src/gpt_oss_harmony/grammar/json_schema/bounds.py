@@ -167,7 +167,7 @@ LARGEST_INTEGER = 2**63 - 1
 _LARGEST_FLOAT = Fraction(2**63 - 1024)
 _LARGEST_ROUND_FLOAT = Fraction(9 * 10**18)
 _OPEN_LIMIT = 10**18 - 1000
-"""From this number on, the engine needs a second bound."""
+"""The number from which on the engine needs a second bound."""
 
 _DIGITS_LIMIT = 17
 _NESTING_LIMIT = 40

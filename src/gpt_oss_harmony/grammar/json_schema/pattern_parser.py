@@ -80,7 +80,7 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Any of the nodes; without nodes, it matches nothing."""
+    """A choice between nodes; without nodes, it matches nothing."""
 
     parts: tuple[Node, ...]
 

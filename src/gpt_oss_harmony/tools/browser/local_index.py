@@ -60,7 +60,7 @@ class IndexChange(NamedTuple):
     added: list[str]
     removed: list[str]
     unreadable: dict[str, str]
-    """All documents without a text, not only new ones, with the reason."""
+    """The documents without a text, with the reason; also those of earlier updates."""
 
 
 class LocalIndex:

@@ -126,9 +126,9 @@ class McpSettings:
     call_seconds: float = 120
     """Time for a call."""
     result_characters: int = 20_000
-    """Most characters of a call's text; the rest is cut out of its middle."""
+    """The most characters of a call's text; the rest is cut out of its middle."""
     attachment_bytes: int = 10 << 20
-    """Most bytes of a call's files together; the rest is left out, with a note."""
+    """The most bytes of a call's files together; the rest is left out, with a note."""
 
 
 class McpTool(ServerTool[McpSession]):

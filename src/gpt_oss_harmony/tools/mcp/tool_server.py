@@ -54,7 +54,7 @@ __all__ = [
 
 
 MOST_SESSIONS = 256
-"""Most clients at a time; each may store some megabytes of pages."""
+"""The most clients at a time; each may store some megabytes of pages."""
 
 _CODE = {
     "type": "object",

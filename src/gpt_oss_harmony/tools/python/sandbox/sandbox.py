@@ -25,9 +25,9 @@ from .limits import ControlGroup, Limits, breach, count_files, process_tree
 __all__ = ["MAX_DATA", "MAX_TEXT", "FrameError", "Sandbox", "pack_frame", "read_frame"]
 
 MAX_TEXT = 4 << 20
-"""Most bytes of the JSON of a frame."""
+"""The most bytes of the JSON of a frame."""
 MAX_DATA = 32 << 20
-"""Most bytes that follow it."""
+"""The most bytes that follow it."""
 
 _LENGTHS = struct.Struct(">II")
 _START_SECONDS = 90
