@@ -62,6 +62,18 @@ class Machine(NamedTuple):
     kernels_range: str = ""
     """The releases of `kernels` that Transformers accepts, for pip."""
 
+    def torch_name(self, device: Device) -> str:
+        """Return PyTorch's name of a device; with ROCm, its devices are ``cuda``, too.
+
+        >>> one, other = (Device("rocm", name, 0, 0) for name in ("MI300X", "MI325X"))
+        >>> Machine((one, other)).torch_name(other)
+        'cuda:1'
+        """
+        if device.kind == "mps":
+            return "mps"
+        kind = "cuda" if device.kind == "rocm" else device.kind
+        return f"{kind}:{self.devices.index(device)}"
+
 
 class Placement(NamedTuple):
     """The decision; `device_map` is None on the CPU."""
@@ -117,10 +129,7 @@ def place(
     is_mxfp4, why_not = _form(figures, device, machine, options)
     if why_not and not is_mxfp4:
         remarks += (why_not,)
-    kind = "cuda" if device.kind == "rocm" else device.kind  # PyTorch calls both cuda
-    where = f"{kind}:{machine.devices.index(device)}"
-    if device.kind == "mps":
-        where = "mps"
+    where = machine.torch_name(device)
     if is_given or figures.kind != "gpt_oss":
         return Placement(None if is_given else where, is_mxfp4, attention, remarks=tuple(remarks))
     streams = attention not in (_EAGER, "paged|eager")

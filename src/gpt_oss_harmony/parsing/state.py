@@ -306,7 +306,7 @@ class ParserState:
         elif self.splits is NO_SPLIT_TOKENS or (not self.strict and run[-1] == ASSISTANT):
             return None
         else:
-            text, partial = self._join(run)
+            text, partial = decode_next(self.partial, self.tokenizer.decode_bytes(run))
             if not self.strict and "\ufffd" in text:
                 return None  # each repair is noted with its position
             self._append(text)
@@ -331,12 +331,9 @@ class ParserState:
                 text += self.delta
                 self.text = text
         else:
-            more, self.partial = self._join(self.received[-count:])
+            tokens = self.received[-count:]
+            more, self.partial = decode_next(self.partial, self.tokenizer.decode_bytes(tokens))
             self._append(more)
-
-    def _join(self, run: Sequence[int]) -> tuple[str, bytes]:
-        """Return the text that tokens add to the body, and the bytes of an incomplete character."""
-        return decode_next(self.partial, self.tokenizer.decode_bytes(run))
 
     def _append(self, more: str) -> None:
         # Python appends in place to a string that only one local variable refers to. So a text that
@@ -435,7 +432,7 @@ class ParserState:
         """Suspend the open body."""
         self.flush_character()
         self.suspended = SuspendedBody(self._header_of_body(), self.text)
-        self._drop_body()
+        self.text, self.header = "", None
 
     def resume_body(self) -> None:
         """Open the suspended body again."""
@@ -446,17 +443,13 @@ class ParserState:
 
     def leave(self) -> None:
         """Enter the state EXPECT_START without a message."""
-        self._drop_body()
+        self.text, self.header = "", None
         self.phase = Phase.BETWEEN
         self.header_tokens = []
         self.held = []
         self.expect_anything()
         self.given_role = self.role = None
         self.channel = self.recipient = self.content_type = None
-
-    def _drop_body(self) -> None:
-        self.text = ""
-        self.header = None
 
     def _header_of_body(self) -> Header:
         if self.header is None:

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from ...typescript.json_text import JsonValue
 from ..errors import GrammarError
+from .constraints import exact
 from .patterns import unwritable
 from .states import Shape
 
@@ -223,8 +224,7 @@ def check_writable(value: JsonValue, pointer: str, levels_left: int = _NESTING_L
                 pointer=pointer,
             )
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        exact = Fraction(value) if isinstance(value, int) else Fraction(repr(value))
-        return plain_number(exact, pointer)
+        return plain_number(exact(value), pointer)
     elif isinstance(value, list):
         return [check_writable(item, pointer, levels_left - 1) for item in value]
     elif isinstance(value, dict):
