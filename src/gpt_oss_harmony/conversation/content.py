@@ -131,7 +131,7 @@ class SystemContent(_ToolContent):
 
     @classmethod
     def new(cls) -> SystemContent:
-        """Return the default system content."""
+        """Return the default system content: ChatGPT's identity, medium effort, three channels."""
         return cls()
 
     def with_model_identity(self, model_identity: str) -> SystemContent:
@@ -140,7 +140,7 @@ class SystemContent(_ToolContent):
         return self
 
     def with_reasoning_effort(self, reasoning_effort: ReasoningEffort) -> SystemContent:
-        """Set the reasoning effort, in place."""
+        """Set how much the model reasons before it answers, in place."""
         self.reasoning_effort = reasoning_effort
         return self
 

@@ -63,7 +63,7 @@ class Author(BaseModel):
 
     @classmethod
     def new(cls, role: Role, name: str) -> Author:
-        """Make an author with a name."""
+        """Make an author with a name, such as a tool; ``Author(role=role)`` has none."""
         return cls(role=role, name=name)
 
 
@@ -151,17 +151,17 @@ class Message(BaseModel):
         return self
 
     def with_channel(self, channel: str) -> Message:
-        """Set the channel, in place."""
+        """Set the channel (``analysis``, ``commentary`` or ``final``), in place."""
         self.channel = channel
         return self
 
     def with_recipient(self, recipient: str) -> Message:
-        """Set the recipient, in place."""
+        """Set the recipient, such as ``functions.now``, in place; a message to a tool is a call."""
         self.recipient = recipient
         return self
 
     def with_content_type(self, content_type: str) -> Message:
-        """Set the content type, in place."""
+        """Set the content type, such as ``<|constrain|>json``, in place."""
         self.content_type = content_type
         return self
 

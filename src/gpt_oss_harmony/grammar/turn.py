@@ -86,6 +86,7 @@ def turn_constraint(
     if choice.mode != "required":
         lines += _answer(requested_schemas(conversation, options), options, errors)
     if calls and not options.canonical:
+        # For either kind of tool: models call functions on `analysis`, too.
         lines.append('call_channel: "commentary" | "analysis"')
     for index, call in enumerate(calls):
         lines += _call(index, call, options, errors)

@@ -43,7 +43,7 @@ class Encoding(Protocol):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The vocabulary."""
+        """The tokenizer whose ids the parser reads."""
 
 
 class StreamableParser:

@@ -429,7 +429,7 @@ class ParserState:
         self.leave()
 
     def suspend_body(self) -> None:
-        """Suspend the open body."""
+        """Put the open body aside: a header may begin inside it."""
         self.flush_character()
         self.suspended = SuspendedBody(self._header_of_body(), self.text)
         self.text, self.header = "", None

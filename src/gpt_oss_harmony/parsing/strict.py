@@ -50,6 +50,7 @@ _WHITE_SPACE = (
     "\u2028\u2029\u202f\u205f\u3000"
 )  # the characters with Unicode's property White_Space; Python's own set has four more
 _CHANNEL_NAME = re.compile(rf"[^<{_WHITE_SPACE}]*")
+# As in the reference, a header is split at ASCII white space, and stripped of Unicode's.
 _WORD = re.compile(r"[^ \t\n\f\r]+")
 
 
@@ -99,7 +100,7 @@ def read_header(
     name = None
     if role is None:
         role, name = _read_author(words, tools)
-    if words and words[0] == role.value:
+    if words and words[0] == role.value:  # the role that was read, or a given one, repeated
         del words[0]
     if len(words) == 1 and words == _split_words(after):
         # A single word after the channel. The reference takes each for the recipient, but models

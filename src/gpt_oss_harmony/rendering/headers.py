@@ -100,6 +100,7 @@ def check_header(header: Header) -> None:
                 "without white space, control characters, '=' and '<|'"
             )
             raise ConversationError(problem, field=field)
+    # The parser ends a channel at its first "<", because <|constrain|> may follow without a space.
     if channel is not None and "<" in channel:
         raise ConversationError(
             f"a channel's name cannot contain '<', found in {channel!r}", field="channel"

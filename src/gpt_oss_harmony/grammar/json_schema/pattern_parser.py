@@ -87,7 +87,7 @@ class Alternatives:
 
 @dataclass(frozen=True)
 class Repeat:
-    """A node, repeated."""
+    """A node that occurs several times in a row."""
 
     part: Node
     least: int
