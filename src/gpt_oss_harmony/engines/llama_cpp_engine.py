@@ -89,8 +89,8 @@ class LlamaCppEngine(ServerEngine):
             "return_tokens": True,
             "timings_per_token": True,  # reports the cached tokens before the last event
             "n_predict": max_tokens,
-            # Override the settings of the server's command line. The order is that of the other
-            # engines: llama.cpp's own order ends with the temperature.
+            # Override the settings of the server's command line. As in the other engines, the
+            # temperature comes before the choice of tokens; llama.cpp's own order ends with it.
             "samplers": ["penalties", "temperature", "top_k", "min_p", "top_p"],
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,

@@ -72,7 +72,7 @@ class BoundedCache(Generic[_Key, _Value]):
             for key, value in items:
                 size = self._size(value)
                 if size > most:
-                    continue  # it would fill a generation alone, and so drop all others
+                    continue  # this value alone would drop the older generation
                 # A key that is put again counts twice: its generation is only full sooner.
                 self.young[key] = value
                 self._young_size += size

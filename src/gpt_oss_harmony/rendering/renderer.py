@@ -103,8 +103,7 @@ class Renderer:
         indices: Sequence[int] = range(len(messages))
         if dropped:
             indices = [index for index in indices if index not in dropped]
-        # Only system messages need to know it, and most of these are cached with it: so it is
-        # looked up when the first of them comes.
+        # Only a system content needs it, and only once: the conversation may be long.
         has_tools = functools.cache(lambda: any(map(declares_functions, messages)))
         chosen = [messages[index] for index in indices] if dropped else messages
         rendered = self.messages(chosen, config.schema_dialect, config.header_style, has_tools)
