@@ -90,12 +90,14 @@ def requested_format(body: JsonField, own: JsonField) -> RequestedFormat | None:
         if field.value not in (None, False)
     ]
     answer = read_response_format(own)
-    for field, _ in requested[1 if answer is None else 0 :]:
-        first = own if answer is not None else requested[0][0]
-        raise field.error(f"{first.path} requests another form of the answer; send one of them")
-    for field, read in requested:
-        return read(field)
-    return answer
+    given = [*([] if answer is None else [own]), *(field for field, _ in requested)]
+    if len(given) > 1:
+        problem = f"{given[0].path} requests another form of the answer; send one of them"
+        raise given[1].error(problem)
+    if not requested:
+        return answer
+    field, read = requested[0]
+    return read(field)
 
 
 def _optional_object(field: JsonField) -> JsonField:
