@@ -120,6 +120,7 @@ class SystemContent(_ToolContent):
 
     _type = "system_content"
 
+    # The defaults are those of openai-harmony, so that both libraries render the same prompt.
     model_identity: str | None = "You are ChatGPT, a large language model trained by OpenAI."
     reasoning_effort: ReasoningEffort | None = ReasoningEffort.MEDIUM
     conversation_start_date: str | None = None

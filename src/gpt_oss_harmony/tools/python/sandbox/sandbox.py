@@ -30,7 +30,7 @@ MAX_DATA = 32 << 20
 """The most bytes that follow it."""
 
 _LENGTHS = struct.Struct(">II")
-_START_SECONDS = 90
+_START_SECONDS = 90  # longer than the agent waits for a kernel, so that its error arrives
 _RESPONSE_SECONDS = 30.0
 _LOG_BYTES = 2000
 _DISCARDED = 1 << 16  # bytes at a time
