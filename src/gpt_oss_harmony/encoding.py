@@ -24,7 +24,7 @@ __all__ = ["HarmonyEncoding", "HarmonyEncodingName", "load_harmony_encoding"]
 
 
 class HarmonyEncodingName(str, Enum):
-    """The names of the encodings."""
+    """The names of the encodings: one, as in openai-harmony."""
 
     HARMONY_GPT_OSS = "HarmonyGptOss"
 
@@ -63,7 +63,7 @@ class HarmonyEncoding:
 
     @property
     def name(self) -> str:
-        """The encoding's name."""
+        """The name with which `load_harmony_encoding` returns this encoding."""
         return self._name.value
 
     # Conversations to tokens
@@ -125,7 +125,7 @@ class HarmonyEncoding:
         return tokens
 
     def render(self, message: Message, render_options: RenderOptions | None = None) -> list[int]:
-        """Render one message."""
+        """Render one message, from ``<|start|>`` to its stop token."""
         if not isinstance(message, Message):
             raise TypeError(
                 f"message must be a Message, not {type(message).__name__}; "

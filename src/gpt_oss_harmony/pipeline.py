@@ -30,7 +30,8 @@ def pipeline(model: str = "demo", **options: Any) -> Pipeline:
 class Pipeline:
     """A model as a function; use it as a context manager, or call `close`.
 
-    The engine runs in a thread of its own.
+    The engine runs in a thread of its own. So a pipeline also works where an event loop is running
+    already, as in a notebook of Jupyter.
     """
 
     def __init__(self, model: str, options: Mapping[str, Any]) -> None:
@@ -68,7 +69,7 @@ class Pipeline:
         return self._run(complete(self.engine, conversation, sampling))
 
     def close(self) -> None:
-        """Close the engine."""
+        """Close the engine and end its thread; the pipeline cannot be used any more."""
         if self._thread.is_alive():
             self._run(self.engine.close())
             self._stop()

@@ -43,6 +43,7 @@ def stop_in_prompt(stop: int, *, is_call: bool) -> int:
 
 def sampled_stop(message: Message, stop: int) -> int:
     """Return the token that the model samples if a prompt ends the message with `stop`."""
+    # The first test is quick, and enough for most; isinstance() of a model is a call in Python.
     if type(message) is not Message and isinstance(message, SampledMessage):
         stop = message.sampled_tokens[-1]
     return RETURN if stop == END and is_answer(message) else stop
@@ -93,8 +94,8 @@ def with_sampled_tokens(
             del sampled[:2]
         if sampled and sampled[-1] not in STOP_TOKENS:
             sampled.append(END)  # a token limit ended the message
-        parses = _parses_to(message, sampled, encoding)
-        result.append(SampledMessage.of(message, sampled) if parses else message)
+        is_read = _parses_to(message, sampled, encoding)
+        result.append(SampledMessage.of(message, sampled) if is_read else message)
         start = end
     return result
 

@@ -17,7 +17,7 @@ from gpt_oss_harmony import (
 )
 from gpt_oss_harmony.apis import HistoryItem, ResponsesRequest, TurnRequest, turn_of_response
 from gpt_oss_harmony.apis.items import ItemKind, item_kind
-from gpt_oss_harmony.apis.tool_choice import choice_without
+from gpt_oss_harmony.apis.requested_tools import choice_without
 from gpt_oss_harmony.grammar import ToolChoice, TurnOptions, turn_grammar
 from gpt_oss_harmony.sampled_messages import prompt_tokens
 

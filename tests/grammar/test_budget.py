@@ -205,6 +205,24 @@ def test_loosened_schemas_keep_the_names(shape: str) -> None:
         assert loosened["properties"].keys() == names.keys()
 
 
+def test_a_comparison_beyond_the_budget_leaves_enough_to_write_an_any_of() -> None:
+    objects = [
+        {
+            "type": "object",
+            "properties": {
+                f"p{index}": {"type": "string", "pattern": f"^{chr(97 + index)}+x*"},
+                "k": {"type": "string", "minLength": index},
+            },
+            "required": [f"p{index}"],
+        }
+        for index in range(10)
+    ]
+    schema: Any
+    schema, unenforced, _ = loosened_schema({"oneOf": objects}, steps=30_000)
+    assert len(schema["anyOf"]) == len(objects)
+    assert [error.pointer for error in unenforced] == ["#/oneOf"]
+
+
 def test_the_price_does_not_depend_on_what_is_cached() -> None:
     for shape in ("excluded patterns", "texts with a counted pattern each"):
         assert price(SHAPES[shape](4)) == price(SHAPES[shape](4))

@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import ANY
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpt_oss_harmony import Role, StreamableParser, load_harmony_encoding
@@ -53,6 +53,7 @@ def read(pieces: Iterable[str]) -> Any:
     return reader.finish()
 
 
+@example('"\\ud83d\\ud83d\\udd9c"', [])
 @given(JSON_TEXTS, st.lists(st.integers(min_value=0), max_size=8))
 def test_the_whole_is_what_python_reads(text: str, cuts: list[int]) -> None:
     reader = PartialJson()

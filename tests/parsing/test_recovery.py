@@ -595,6 +595,12 @@ def test_half_a_character_at_a_cut_shows_as_such() -> None:
     assert parser.incomplete
 
 
+def test_a_replacement_character_that_the_model_writes_is_no_repair() -> None:
+    parser = parsed(tokens_of("<|channel|>final<|message|>a \ufffd b<|return|>"))
+    assert parser.messages == [said("a \ufffd b")]
+    assert parser.recoveries == []
+
+
 @pytest.mark.parametrize(
     "stream",
     [
@@ -648,6 +654,7 @@ def test_a_recovered_message_by_a_tool_names_the_tool(stream: str) -> None:
         ("f", ["functions.F"], "functions.F"),
         ("F", ["functions.f", "functions.F"], "functions.F"),  # exactly, before any other case
         ("functions.f", ["functions.F", "functions.f"], "functions.f"),
+        ("AB", ["functions.ab", "functions.aB"], "AB"),  # either may be meant, so neither is called
     ],
 )
 def test_recipients(written: str, tools: list[str], read: str) -> None:

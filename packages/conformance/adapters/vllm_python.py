@@ -31,7 +31,7 @@ class Parser(HarmonyParser):
 
 
 class Tokenizer:
-    """What the parser asks of the tokenizer."""
+    """The methods of a tokenizer that the parser calls."""
 
     def decode(self, tokens: list[int]) -> str:
         return get_encoding().decode(tokens)

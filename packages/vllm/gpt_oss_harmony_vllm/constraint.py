@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpt_oss_harmony.apis.constraints import requested_format
 from gpt_oss_harmony.apis.conversation_builder import ConversationBuilder
-from gpt_oss_harmony.apis.requested_tools import read_tools
-from gpt_oss_harmony.apis.tool_choice import read_tool_choice
+from gpt_oss_harmony.apis.requested_tools import read_tool_choice, read_tools
 from gpt_oss_harmony.conversation.json_field import JsonField
 
 from .settings import Settings

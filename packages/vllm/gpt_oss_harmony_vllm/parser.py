@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from gpt_oss_harmony.apis.items import message_text
 from gpt_oss_harmony.conversation.built_in_tools import BUILT_IN_TOOLS, requested_tool
 from gpt_oss_harmony.errors import HarmonyError
 from gpt_oss_harmony.installation import missing_package
@@ -110,7 +109,7 @@ class RecoveringParser:
             message = piece.completed_message
             if message is None:
                 continue
-            text, kind = message_text(message), self._kind(piece, request)
+            text, kind = message.text, self._kind(piece, request)
             if kind == "call":
                 name = (piece.recipient or "").removeprefix("functions.")
                 arguments = _plain_json(text, message.content_type)
@@ -272,7 +271,7 @@ def declared_recipients(tools: Iterable[Any]) -> Iterable[str]:
 
 def _is_empty_call(piece: Piece) -> bool:
     message = piece.completed_message
-    return message is not None and piece.recipient is not None and not message_text(message)
+    return message is not None and piece.recipient is not None and not message.text
 
 
 def _plain_json(text: str, content_type: str | None) -> str:

@@ -46,7 +46,7 @@ def patch_renderer(module: Any, settings: Settings) -> None:
     """Make `OnlineRenderer` pass its grammar backend to the parser and render by our mapping."""
     renderer = module.OnlineRenderer
     own = renderer.__init__
-    if hasattr(own, "__wrapped__"):
+    if hasattr(own, "__wrapped__"):  # `wraps` left it here: the module is patched already
         return
 
     @wraps(own)

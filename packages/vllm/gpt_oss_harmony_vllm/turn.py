@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from gpt_oss_harmony.apis.items import ItemKind, item_kind, message_text
+from gpt_oss_harmony.apis.items import ItemKind, item_kind
 from gpt_oss_harmony.apis.output_items import call_arguments
 from gpt_oss_harmony.conversation.content import TextContent
 from gpt_oss_harmony.conversation.messages import Message, Role
@@ -148,7 +148,7 @@ class TurnFollower:
         *,
         is_complete: bool,
     ) -> None:
-        text = message_text(message)
+        text = message.text
         self._header = header  # a message that seemed to be by a tool may now be a call of it
         rest = text[self._sent :]
         is_function = (header[1] or "").startswith("functions.")

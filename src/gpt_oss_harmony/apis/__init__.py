@@ -6,7 +6,7 @@ clock. They need pydantic, the core and `gpt_oss_harmony.engines.Sampling`, but 
 ::
 
     request_body → requests             the bodies of requests, validated
-    requested_tools → tool_choice       the tools of a request, and the allowed calls
+    requested_tools                     the tools of a request, and the allowed calls
     conversation_builder → constraints, chat_input, input_items → turn_request
                                         a request and its history as one turn of the model
     messages_request → messages_input   the same for Anthropic's Messages

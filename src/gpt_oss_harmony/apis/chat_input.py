@@ -160,6 +160,7 @@ def _read_message(message: JsonField, builder: ConversationBuilder) -> None:
 
 def _read_assistant(message: JsonField, builder: ConversationBuilder) -> None:
     _refuse_old_functions(message["function_call"], "send tool_calls instead")
+    # Only the first, because servers send the same text under several names, as ours does.
     thoughts = list(filter(None, (message[name].optional_text() for name in REASONING_FIELDS)))[:1]
     content, refusal = message["content"], message["refusal"]
     if not thoughts and isinstance(content.value, list):

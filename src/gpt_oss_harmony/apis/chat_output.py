@@ -7,7 +7,7 @@ from typing import Any
 
 from ..conversation.messages import Message
 from .custom_tools import custom_tool_input
-from .items import ItemKind, NewId, called_name, item_kind, message_text
+from .items import ItemKind, NewId, called_name, item_kind
 from .output_items import call_arguments
 
 __all__ = ["CHAT_JOINT", "chat_message_of", "chat_tool_call"]
@@ -44,7 +44,7 @@ def chat_message_of(
     for position, message in enumerate(messages, 1):
         is_complete = not (is_cut and position == len(messages))
         kind = item_kind(message.channel, message.recipient, custom_tools=custom_tools)
-        text = message_text(message)
+        text = message.text
         if kind is ItemKind.REASONING:
             thoughts.append(text)
         elif kind.is_message:

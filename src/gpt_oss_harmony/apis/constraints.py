@@ -90,12 +90,14 @@ def requested_format(body: JsonField, own: JsonField) -> RequestedFormat | None:
         if field.value not in (None, False)
     ]
     answer = read_response_format(own)
-    for field, _ in requested[1 if answer is None else 0 :]:
-        first = own if answer is not None else requested[0][0]
-        raise field.error(f"{first.path} requests another form of the answer; send one of them")
-    for field, read in requested:
-        return read(field)
-    return answer
+    given = [*([] if answer is None else [own]), *(field for field, _ in requested)]
+    if len(given) > 1:
+        problem = f"{given[0].path} requests another form of the answer; send one of them"
+        raise given[1].error(problem)
+    if not requested:
+        return answer
+    field, read = requested[0]
+    return read(field)
 
 
 def _optional_object(field: JsonField) -> JsonField:
@@ -126,15 +128,6 @@ def _read_object(field: JsonField, expected: str) -> dict[str, Any]:
     return dict(value)
 
 
-def _read_schema(field: JsonField) -> RequestedFormat:
-    return RequestedFormat(name="answer", schema=_read_object(field, "a JSON Schema"))
-
-
-def _read_structural_tag(field: JsonField) -> RequestedFormat:
-    tag = _read_object(field, "a structural tag")
-    return RequestedFormat(text={**tag, "type": "structural_tag"})
-
-
 def _read_choices(field: JsonField) -> RequestedFormat:
     choices = [choice.text() for choice in field.items()]
     if not choices:
@@ -143,10 +136,12 @@ def _read_choices(field: JsonField) -> RequestedFormat:
 
 
 _FORMATS: Mapping[str, Callable[[JsonField], RequestedFormat]] = {
-    "json": _read_schema,
+    "json": lambda field: RequestedFormat("answer", _read_object(field, "a JSON Schema")),
     "json_object": lambda _: RequestedFormat(),
     "regex": lambda field: RequestedFormat(text={"type": "regex", "pattern": field.text()}),
     "choice": _read_choices,
     "grammar": lambda field: RequestedFormat(text={"type": "grammar", "grammar": field.text()}),
-    "structural_tag": _read_structural_tag,
+    "structural_tag": lambda field: RequestedFormat(
+        text={**_read_object(field, "a structural tag"), "type": "structural_tag"}
+    ),
 }

@@ -146,9 +146,11 @@ class ItemReader:
     def _read_call(self, item: JsonField, tokens: Sequence[int] | None) -> None:
         is_custom = item["type"].value == "custom_tool_call"
         add = self._builder.add_custom_call if is_custom else self._builder.add_call
+        namespace = item["namespace"]
         add(
             item["call_id"].text(),
-            *_read_name(item),
+            read_tool_name(item["name"]),
+            read_tool_name(namespace) if namespace.optional_text() else None,
             item["input" if is_custom else "arguments"].text(),
             tokens,
         )
@@ -243,13 +245,6 @@ def input_items_of(
         stored = (references or {}).get(item["id"]) if is_reference else None
         items.append(stored or HistoryItem(complete_item(item, new_id)))
     return items
-
-
-def _read_name(call: JsonField) -> tuple[str, str | None]:
-    """Return the name of the called tool, and its namespace."""
-    namespace = call["namespace"]
-    name = read_tool_name(call["name"])
-    return name, read_tool_name(namespace) if namespace.optional_text() else None
 
 
 def complete_item(item: Mapping[str, Any], new_id: NewId) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
-from ..conversation.content import TextContent
 from ..conversation.messages import Message, Role
 from ..conversation.tool_namespaces import namespace_of
 
@@ -134,5 +133,5 @@ def called_name(recipient: str, namespaces: Collection[str] = ()) -> tuple[str, 
 
 
 def message_text(message: Message) -> str:
-    """Return the text of a message."""
-    return "".join(item.text for item in message.content if isinstance(item, TextContent))
+    """Return the text of a message, as `Message.text` does."""
+    return message.text

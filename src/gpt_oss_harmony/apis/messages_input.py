@@ -138,7 +138,7 @@ def _requested_effort(request: MessagesRequest, default: ReasoningEffort) -> Rea
         raise other.error(f"{named.path} has another value; send one of them")
     if named.is_null and other.is_null and thinking is not None:
         if thinking.type in ("disabled", "between_tools"):
-            return ReasoningEffort.LOW
+            return ReasoningEffort.LOW  # a prompt cannot request less
         budget = thinking.budget_tokens
         if budget is not None:
             efforts = (found for least, found in _BUDGET_EFFORTS if budget >= least)

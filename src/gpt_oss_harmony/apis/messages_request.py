@@ -139,7 +139,7 @@ class MessagesRequest(SamplingFields):
 
     @property
     def reasoning_display(self) -> ReasoningDisplay:
-        """What the client sees of the reasoning.
+        """The part of the reasoning that the client sees.
 
         Many clients read the first block as the answer. So a request without `thinking` gets
         reasoning only before a call, where the next request must send it back.

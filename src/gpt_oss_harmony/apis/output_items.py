@@ -22,7 +22,7 @@ from ..conversation.built_in_tools import call_item
 from ..conversation.messages import Message
 from ..sampled_messages import SampledMessage
 from .custom_tools import custom_tool_input
-from .items import ID_PREFIXES, HistoryItem, ItemKind, NewId, called_name, item_kind, message_text
+from .items import ID_PREFIXES, HistoryItem, ItemKind, NewId, called_name, item_kind
 
 __all__ = [
     "ItemStatus",
@@ -106,8 +106,8 @@ def item_of_message(
     >>> item_of_message(message, ItemKind.FINAL_ANSWER, id="msg_1")["content"]
     [{'type': 'output_text', 'text': 'Hi!', 'annotations': [], 'logprobs': []}]
     """
-    text = message_text(message)
-    return _item(kind, message.recipient, id, call_id, namespaces, status, text, logprobs)
+    recipient, text = message.recipient, message.text
+    return _item(kind, recipient, id, call_id, namespaces, status, text, logprobs)
 
 
 def items_of_messages(

@@ -39,7 +39,7 @@ Metadata: TypeAlias = Annotated[
     dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]],
     Field(max_length=16),
 ]
-"""Up to 16 keys (of 64 characters) with texts (of 512), for the client's own use."""
+"""Data for the client's own use: up to 16 keys (of 64 characters) with texts (of 512)."""
 
 
 MANY_ERRORS = 1000
@@ -52,6 +52,7 @@ NESTING_LIMIT = 200
 class RequestBody(BaseModel):
     """A request. Unknown fields are ignored, and null is the same as a missing field."""
 
+    # Strict, because pydantic would read the text "0.5" as a number, and 1 as true.
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
@@ -150,6 +151,8 @@ def is_deeper(value: object, limit: int) -> bool:
     return True
 
 
+# An excluded bound, because it is a float as well: programs that read the limits of the API's
+# document as floats would read 2**63 - 1 as 2**63.
 _SEEDS = 2**63
 
 
@@ -189,7 +192,7 @@ class SamplingFields(RequestBody):
     top_p: float | None = Field(default=None, ge=0, le=1)
     top_k: int | None = Field(default=None, ge=-1, description="0 and -1 keep all tokens.")
     min_p: float | None = Field(default=None, ge=0, le=1)
-    seed: int | None = Field(default=None, ge=-_SEEDS, lt=_SEEDS)  # as numbers that a float can be
+    seed: int | None = Field(default=None, ge=-_SEEDS, lt=_SEEDS)
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     repetition_penalty: float | None = Field(default=None, ge=0.01, le=100)

@@ -110,6 +110,7 @@ class StreamOptions(_Settings):
 
 
 def _refuse(value: Any) -> Any:
+    # An empty value requests nothing: `min_tokens: 0` is the same as no such field.
     if value not in (None, False, 0, "", [], {}):
         raise ValueError("this server does not support this field; leave it out")
     return value

@@ -24,9 +24,8 @@ from .conversation_builder import ConversationBuilder
 from .input_items import ItemReader, additional_tools
 from .items import Decrypt, HistoryItem
 from .request_body import Whitespace
-from .requested_tools import read_tools
+from .requested_tools import chosen_built_in, read_later_choice, read_tool_choice, read_tools
 from .requests import ChatRequest, ResponsesRequest
-from .tool_choice import chosen_built_in, read_later_choice, read_tool_choice
 
 __all__ = ["TurnRequest", "read_response", "turn_of_chat", "turn_of_response"]
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..apis.items import message_text
 from ..conversation.content import ReasoningEffort
 from ..conversation.messages import Author, Message, Role
 from ..errors import HarmonyError
@@ -208,7 +207,7 @@ class ChatConversation:
             messages
             and messages[-1].recipient is None
             and messages[-1].channel != "analysis"
-            and message_text(messages[-1]).strip()
+            and messages[-1].text.strip()
         ):
             raise problem or HarmonyError("the model gave no answer")
         self._messages += messages
@@ -258,7 +257,7 @@ class ChatConversation:
             return [message.with_recipient("assistant").with_channel(call.channel or "commentary")]
         results = self._loop.run_until_interrupted(self._tools.results(call))
         for result in results:
-            self._output.line(shortened(message_text(result)), "marker")
+            self._output.line(shortened(result.text), "marker")
             for file in self._tools.saved(result):
                 self._output.line(f"[file {file}]", "title")
         self._output.flush()

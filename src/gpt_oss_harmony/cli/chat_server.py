@@ -21,7 +21,6 @@ from typing import Any
 from uuid import uuid4
 
 from ..apis.chat_input import REASONING_FIELDS
-from ..apis.items import message_text
 from ..conversation.messages import Message, Role
 from ..engines import EngineError
 from ..engines.http_client import HttpClient, RefusalError
@@ -51,7 +50,7 @@ def chat_messages(messages: Sequence[Message], reasoning: str | None) -> list[di
     converted: list[dict[str, Any]] = []
     open_calls: deque[str] = deque()  # ids of calls without a result
     for message in messages:
-        role, text = message.author.role, message_text(message)
+        role, text = message.author.role, message.text
         if role is Role.TOOL:
             call_id = open_calls.popleft()
             converted.append({"role": "tool", "tool_call_id": call_id, "content": text})

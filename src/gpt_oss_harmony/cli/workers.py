@@ -44,7 +44,7 @@ async def serve_in_processes(
 
 @dataclass(frozen=True)
 class _Work:
-    """What one worker does, in a process of its own."""
+    """The work of one worker, in a process of its own."""
 
     arguments: argparse.Namespace
     settings: Settings

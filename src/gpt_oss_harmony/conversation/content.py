@@ -120,6 +120,7 @@ class SystemContent(_ToolContent):
 
     _type = "system_content"
 
+    # The defaults are those of openai-harmony, so that both libraries render the same prompt.
     model_identity: str | None = "You are ChatGPT, a large language model trained by OpenAI."
     reasoning_effort: ReasoningEffort | None = ReasoningEffort.MEDIUM
     conversation_start_date: str | None = None
@@ -131,7 +132,7 @@ class SystemContent(_ToolContent):
 
     @classmethod
     def new(cls) -> SystemContent:
-        """Return the default system content."""
+        """Return the default system content: ChatGPT's identity, medium effort, three channels."""
         return cls()
 
     def with_model_identity(self, model_identity: str) -> SystemContent:
@@ -140,7 +141,7 @@ class SystemContent(_ToolContent):
         return self
 
     def with_reasoning_effort(self, reasoning_effort: ReasoningEffort) -> SystemContent:
-        """Set the reasoning effort, in place."""
+        """Set how much the model reasons before it answers, in place."""
         self.reasoning_effort = reasoning_effort
         return self
 

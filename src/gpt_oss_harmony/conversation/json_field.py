@@ -40,30 +40,30 @@ class JsonField:
         return self.value is None
 
     def object(self) -> Mapping[str, Any]:
-        """Read an object."""
+        """Return the value, which must be an object."""
         if isinstance(self.value, (dict, Mapping)):
             return self.value
         raise self.unexpected("an object")
 
     def items(self) -> Iterator[JsonField]:
-        """Read a list."""
+        """Yield the items of the value, which must be a list."""
         if not isinstance(self.value, list):
             raise self.unexpected("a list")
         for index, item in enumerate(self.value):
             yield JsonField(item, f"{self.path}[{index}]")
 
     def text(self) -> str:
-        """Read a text."""
+        """Return the value, which must be text."""
         if not isinstance(self.value, str):
             raise self.unexpected("text")
         return self.value
 
     def optional_items(self) -> Iterable[JsonField]:
-        """Read a list; null counts as an empty one."""
+        """Yield the items of the value, which must be a list or null."""
         return () if self.is_null else self.items()
 
     def optional_text(self) -> str | None:
-        """Read a text or null."""
+        """Return the value, which must be text or null."""
         return None if self.is_null else self.text()
 
     def unexpected(self, expected: str) -> ConversationError:
@@ -74,7 +74,7 @@ class JsonField:
         return self.error(f"expected {expected}, found {shown(self.value)}")
 
     def error(self, problem: str) -> ConversationError:
-        """Make an error about this field."""
+        """Make an error with the path of this field."""
         return ConversationError(problem, field=self.path)
 
 

@@ -63,7 +63,7 @@ class Author(BaseModel):
 
     @classmethod
     def new(cls, role: Role, name: str) -> Author:
-        """Make an author with a name."""
+        """Make an author with a name, such as a tool; ``Author(role=role)`` has none."""
         return cls(role=role, name=name)
 
 
@@ -100,6 +100,8 @@ def _name_type(item: Content, write: SerializerFunctionWrapHandler) -> Any:
     return write(item) if kind is None else {"type": kind, **write(item)}
 
 
+# `SerializeAsAny`, because pydantic dumps only the fields of the declared class, and this one has
+# none: `model_dump` of openai-harmony has `{}` for each content.
 _ContentItem = Annotated[
     SerializeAsAny[Content], BeforeValidator(_read_content), WrapSerializer(_name_type)
 ]
@@ -149,22 +151,23 @@ class Message(BaseModel):
         return self
 
     def with_channel(self, channel: str) -> Message:
-        """Set the channel, in place."""
+        """Set the channel (``analysis``, ``commentary`` or ``final``), in place."""
         self.channel = channel
         return self
 
     def with_recipient(self, recipient: str) -> Message:
-        """Set the recipient, in place."""
+        """Set the recipient, such as ``functions.now``, in place; a message to a tool is a call."""
         self.recipient = recipient
         return self
 
     def with_content_type(self, content_type: str) -> Message:
-        """Set the content type, in place."""
+        """Set the content type, such as ``<|constrain|>json``, in place."""
         self.content_type = content_type
         return self
 
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical JSON form: role, name and content, then the fields that are set."""
+        # The name is there even if it is null, as in openai-harmony's JSON.
         out: dict[str, Any] = {"role": self.author.role, "name": self.author.name}
         out["content"] = [item.to_dict() for item in self.content]
         for key in ("channel", "recipient", "content_type"):

@@ -1,4 +1,4 @@
-"""All requests at once, in the continuous batching of Transformers, each with its own settings.
+"""Run all requests at once in Transformers' continuous batching, each with its own settings.
 
 In each step, `sample_next` chooses the tokens of all requests. The tokens that a grammar forces are
 added to a request as if they were part of its prompt. On a CPU, the last token of a request is

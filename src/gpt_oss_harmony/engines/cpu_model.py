@@ -25,7 +25,7 @@ from transformers.masking_utils import AttentionMaskInterface
 __all__ = ["FEW_ROWS", "prepare_for_cpu"]
 
 FEW_ROWS = 8
-"""Up to this many rows of logits, the head spends its time on reading its weights."""
+"""The most rows of logits for which the head spends its time on reading its weights."""
 
 _ATTENTION = "harmony_flash"
 """The name of the attention: Transformers builds no masks for names with "flash"."""

@@ -77,6 +77,7 @@ class HttpClient:
             self._client = httpx2.AsyncClient(
                 headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
                 auth=(user, password) if credentials else None,
+                # By default 100 connections, which as many streams would keep from all others.
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
             )
         except ValueError as error:

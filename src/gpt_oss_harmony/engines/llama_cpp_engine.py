@@ -89,7 +89,8 @@ class LlamaCppEngine(ServerEngine):
             "return_tokens": True,
             "timings_per_token": True,  # reports the cached tokens before the last event
             "n_predict": max_tokens,
-            # Override the settings of the server's command line.
+            # Override the settings of the server's command line. As in the other engines, the
+            # temperature comes before the choice of tokens; llama.cpp's own order ends with it.
             "samplers": ["penalties", "temperature", "top_k", "min_p", "top_p"],
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -98,7 +99,7 @@ class LlamaCppEngine(ServerEngine):
             "frequency_penalty": sampling.frequency_penalty,
             "presence_penalty": sampling.presence_penalty,
             "repeat_penalty": sampling.repetition_penalty,
-            "repeat_last_n": self.context_length,
+            "repeat_last_n": self.context_length,  # by default, only the last 64 tokens count
         }
         if sampling.seed is not None:
             body["seed"] = sampling.seed % _OWN_SEEDS

@@ -38,7 +38,8 @@ copy in bfloat16 are alive at the same time."""
 _MOST_BATCH_TOKENS = 8192
 _FEWEST_BATCH_TOKENS = 16
 _ENOUGH_BATCH_TOKENS = 128
-"""With fewer, every prompt takes so many steps that a shorter context is the better default."""
+"""The fewest tokens of a step for a default context. With fewer, every prompt takes so many steps
+that a shorter context is better."""
 _SHORTEST_CONTEXT = 4096
 
 
@@ -151,7 +152,7 @@ PUBLISHED_FIGURES: dict[str, dict[str, Any]] = {
     "openai/gpt-oss-20b": _published(24, 32),
     "openai/gpt-oss-120b": _published(36, 128),
 }
-"""What `ModelFigures.of` reads in the ``config.json`` of the published models."""
+"""The fields of the published models' ``config.json`` that `ModelFigures.of` reads."""
 
 
 class MemoryPlan(NamedTuple):
@@ -176,7 +177,7 @@ class MemoryPlan(NamedTuple):
 
 
 class _Costs(NamedTuple):
-    """What a step and the cache cost, as Transformers' batching lays them out."""
+    """The costs of a step and of the cache in bytes, as Transformers' batching lays them out."""
 
     sector: int
     """Bytes of the cache's unit, which all kinds of layers share."""
@@ -184,11 +185,11 @@ class _Costs(NamedTuple):
     block: int
     """Bytes of `PAGE` tokens of all layers."""
     cached_token: int
-    """Of each token in the cache, while a step reads it."""
+    """The bytes of each cached token, while a step reads it."""
     pair: int
-    """Of each token of a step, for each cached token: scores and masks."""
+    """The bytes of each token of a step for each cached token: scores and masks."""
     token: int
-    """Of each token of a step."""
+    """The bytes of each token of a step."""
     fixed: int
 
     @classmethod

@@ -1,9 +1,9 @@
-"""Where a model runs in this process, and how: decided from facts, without PyTorch.
+"""Decide where and how a model runs in this process, from facts and without PyTorch.
 
-In go the devices, the installed packages, the sizes of the model and the caller's options. Out
-comes a `Placement`: the device map, whether the experts stay MXFP4, the attention, and remarks for
-people. Transformers alone would load a model on the CPU beside an idle GPU, and request a kernel
-of a package that is not installed. `devices` collects the facts.
+The facts, which `devices` collects, are the devices, the installed packages, the sizes of the model
+and the caller's options. The decision is a `Placement`: the device map, whether the experts stay
+MXFP4, the attention, and remarks for people. Transformers alone would load a model on the CPU
+beside an idle GPU, and request a kernel of a package that is not installed.
 """
 
 from __future__ import annotations
@@ -62,6 +62,18 @@ class Machine(NamedTuple):
     kernels_range: str = ""
     """The releases of `kernels` that Transformers accepts, for pip."""
 
+    def torch_name(self, device: Device) -> str:
+        """Return PyTorch's name of a device; with ROCm, its devices are ``cuda``, too.
+
+        >>> one, other = (Device("rocm", name, 0, 0) for name in ("MI300X", "MI325X"))
+        >>> Machine((one, other)).torch_name(other)
+        'cuda:1'
+        """
+        if device.kind == "mps":
+            return "mps"
+        kind = "cuda" if device.kind == "rocm" else device.kind
+        return f"{kind}:{self.devices.index(device)}"
+
 
 class Placement(NamedTuple):
     """The decision; `device_map` is None on the CPU."""
@@ -102,7 +114,8 @@ def place(
     Raises `EngineError` if the model fits nowhere or a package is missing; it names the remedy.
     """
     is_given = bool(DIVIDING & options.keys()) or processes > 1
-    device = _best(machine.devices)
+    # The device with the most free memory; the first of equal ones.
+    device = max(machine.devices, key=lambda device: device.free, default=None)
     if device is None:
         return _on_cpu(figures, machine, options, is_given)
     if options.get("device_map") == "cpu":
@@ -116,9 +129,7 @@ def place(
     is_mxfp4, why_not = _form(figures, device, machine, options)
     if why_not and not is_mxfp4:
         remarks += (why_not,)
-    where = f"{_torch_kind(device)}:{machine.devices.index(device)}"
-    if device.kind == "mps":
-        where = "mps"
+    where = machine.torch_name(device)
     if is_given or figures.kind != "gpt_oss":
         return Placement(None if is_given else where, is_mxfp4, attention, remarks=tuple(remarks))
     streams = attention not in (_EAGER, "paged|eager")
@@ -140,15 +151,6 @@ def place(
     if isinstance(plan, MemoryPlan):
         return Placement(where, is_mxfp4, attention, remarks=tuple(remarks), plan=plan)
     return _spread(figures, machine, device, is_mxfp4, attention, tuple(remarks), plan, fits)
-
-
-def _best(devices: tuple[Device, ...]) -> Device | None:
-    """Return the device with the most free memory, the first of equal ones."""
-    return max(devices, key=lambda device: device.free, default=None)
-
-
-def _torch_kind(device: Device) -> str:
-    return "cuda" if device.kind == "rocm" else device.kind
 
 
 def _on_cpu(

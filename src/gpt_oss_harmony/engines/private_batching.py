@@ -161,7 +161,7 @@ class BatchedRequest:
 
 
 class Steps(Protocol):
-    """What `PrivateBatching` calls in each step, in this order."""
+    """The functions that `PrivateBatching` calls in each step, in this order."""
 
     def begin(self, requests: list[BatchedRequest], tokens: int) -> None:
         """Add drafts to the requests that get tokens in this step; it already has `tokens`."""

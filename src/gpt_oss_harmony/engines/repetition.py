@@ -11,6 +11,7 @@ from collections import deque
 
 __all__ = ["RepetitionDetector"]
 
+# A large prime: different tokens rarely have the same hash, and `_is_periodic` compares them.
 _MODULUS = (1 << 61) - 1
 _BASE = 0x5DEECE66D1
 

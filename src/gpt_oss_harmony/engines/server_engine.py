@@ -60,6 +60,7 @@ class ServerEngine(Engine):
     @classmethod
     async def answers(cls, url: str, **options: Any) -> bool:
         """Return whether the server at `url` is of this kind; this method raises no error."""
+        # No second request: `open_engine` tries the kinds one after the other.
         client = HttpClient(url, **{"timeout": 10, "pauses": (), **options})
         try:
             models = await client.get("/v1/models")

@@ -95,13 +95,13 @@ class SglangEngine(ServerEngine):
             "max_new_tokens": max_tokens,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
-            "top_k": sampling.top_k or -1,
+            "top_k": sampling.top_k or -1,  # SGLang refuses 0
             "min_p": sampling.min_p,
             "frequency_penalty": sampling.frequency_penalty,
             "presence_penalty": sampling.presence_penalty,
             "repetition_penalty": sampling.repetition_penalty,
             "stop_token_ids": sorted(sampling.stop_tokens),
-            "no_stop_trim": True,
+            "no_stop_trim": True,  # without it, the ids come without the stop token
             "skip_special_tokens": False,
         }
         if self._features.has_seeds:  # without a seed, every request would get the same one

@@ -76,6 +76,7 @@ class TokenSampler:
         """Return the random number of the next token, from 0 to 1."""
         key = b"%d %d" % (self._seed, self._length)
         digest = hashlib.blake2b(key, digest_size=8).digest()
+        # A float has 53 bits. With all 64, it would be rounded, and sometimes to 1.
         return float((int.from_bytes(digest, "big") >> 11) / 2**53)
 
     def take(
@@ -310,6 +311,7 @@ def _likeliest(scores: torch.Tensor, settings: _Settings) -> torch.Tensor:
 
 def _weights(scores: torch.Tensor, settings: _Settings) -> torch.Tensor:
     """Turn scores into weights in proportion to the probabilities, in place: the largest is 1."""
+    # A smaller temperature is 0 as float32, and 0 / 0, of the largest score, is not a number.
     temperature = settings.temperature.clamp_min(1e-30).float()
     scores -= _in_blocks(scores).amax(-1).amax(-1, keepdim=True)
     return scores.div_(temperature).exp_()
@@ -375,6 +377,8 @@ def _draw(weights: torch.Tensor, random: torch.Tensor) -> tuple[torch.Tensor, to
     """
     sums = weights.cumsum(-1)
     total = sums[:, -1:]
+    # The rest of a first draw, which is used for a second, may be 1. `total` itself would be
+    # behind the last weight, where clamping finds a token of weight 0.
     at = torch.minimum(random * total, torch.nextafter(total, torch.zeros_like(total)))
     index = torch.searchsorted(sums, at, right=True).clamp_max(weights.shape[1] - 1)
     weight = weights.gather(1, index)

@@ -200,6 +200,7 @@ class TransformersEngine(Engine):
                 has_drafts=has_own_attention and prepare_for_cpu(self._model, max_requests),
             )
         except ImportError as error:
+            major, minor = _release(TESTED_BATCHING[1])
             _LOG.warning(
                 "requests run one after the other, not at once: transformers %s is installed, and "
                 "%s. For many requests at once, install a tested release: "
@@ -207,7 +208,7 @@ class TransformersEngine(Engine):
                 transformers_version,
                 error,
                 TESTED_BATCHING[0],
-                _next_release(TESTED_BATCHING[1]),
+                f"{major}.{minor + 1}",
             )
         if self._model.config._attn_implementation != attention:
             self._model.set_attn_implementation(attention)
@@ -306,11 +307,6 @@ def _release(version: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _next_release(version: str) -> str:
-    major, minor = _release(version)
-    return f"{major}.{minor + 1}"
-
-
 def _figures(model: str | Path, options: dict[str, Any]) -> ModelFigures | None:
     """Return the sizes of a model; None if they are unknown, as those of an adapter."""
     try:
@@ -330,7 +326,7 @@ def _placement(
     """Decide where the model runs, and log what the user should know about it."""
     if figures is None:
         is_given = options.keys() & DIVIDING or processes > 1 or not machine.devices
-        device_map = None if is_given else _first_device(machine)
+        device_map = None if is_given else machine.torch_name(machine.devices[0])
         return Placement(device_map, False, options.get("attn_implementation"))
     placement = place(
         figures,
@@ -343,11 +339,6 @@ def _placement(
     for remark in placement.remarks:
         _LOG.warning("%s", remark)
     return placement
-
-
-def _first_device(machine: Machine) -> str:
-    kind = machine.devices[0].kind
-    return "mps" if kind == "mps" else f"{'cuda' if kind == 'rocm' else kind}:0"
 
 
 def _load(

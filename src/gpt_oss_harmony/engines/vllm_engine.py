@@ -79,6 +79,7 @@ class VllmEngine(ServerEngine):
         self, prompt: list[int], sampling: Sampling, max_tokens: int
     ) -> dict[str, Any]:
         """Write the settings as the server reads them."""
+        # vLLM raises a temperature below 0.01 to 0.01, with no more than a line in its log.
         if sampling.temperature > 2 or 0 < sampling.temperature < 0.01:
             raise SamplingError(
                 f"temperature must be 0 or from 0.01 to 2 for vLLM, not {sampling.temperature}"
@@ -99,7 +100,7 @@ class VllmEngine(ServerEngine):
             "repetition_penalty": sampling.repetition_penalty,
         }
         if sampling.seed is not None:
-            settings["seed"] = sampling.seed % 2**63
+            settings["seed"] = sampling.seed % 2**63  # vLLM takes signed integers of 64 bits
         if sampling.logprobs is not None:
             settings["logprobs"] = sampling.logprobs
         if sampling.grammar is not None:

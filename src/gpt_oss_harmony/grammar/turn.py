@@ -35,6 +35,7 @@ from .token_table import WHITE_SPACE
 __all__ = ["TurnConstraint", "turn_constraint", "turn_grammar"]
 
 _JSON_TYPE = '(" json" | " "? <|constrain|> "json")?'
+# Models write `code` behind calls of the browser, too, although the arguments are JSON.
 _TOOL_JSON_TYPE = '(" json" | " code" | " "? <|constrain|> ("json" | "code"))?'
 _CODE_TYPE = '(" code" | " "? <|constrain|> "code")?'
 
@@ -85,6 +86,7 @@ def turn_constraint(
     if choice.mode != "required":
         lines += _answer(requested_schemas(conversation, options), options, errors)
     if calls and not options.canonical:
+        # For either kind of tool: models call functions on `analysis`, too.
         lines.append('call_channel: "commentary" | "analysis"')
     for index, call in enumerate(calls):
         lines += _call(index, call, options, errors)

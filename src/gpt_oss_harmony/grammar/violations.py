@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, NoReturn
 
 import jsonschema_rs
 
-from ..conversation.content import TextContent
 from ..conversation.messages import Conversation, Message
 from .errors import GrammarError
 from .json_schema.documents import child_pointer, plain_schema
@@ -62,7 +61,7 @@ def find_violations(
     formats = requested_schemas(conversation, options)
     violations: list[Violation] = []
     for message in messages:
-        text = "".join(item.text for item in message.content if isinstance(item, TextContent))
+        text = message.text
         call = None if message.recipient is None else calls.get(message.recipient)
         if call is not None and call.schema is not None:
             violations += _violations(text, call.schema, f"tools/{call.recipient}#")

@@ -14,7 +14,7 @@ from typing import Any
 from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
 
 from ..apis.chat_output import chat_message_of
-from ..apis.items import NewId, message_text
+from ..apis.items import NewId
 from ..apis.output_items import items_of_messages
 from ..apis.requested_tools import RequestedTools
 from ..conversation.messages import Message, Role
@@ -78,7 +78,7 @@ def _question(text: str) -> dict[str, Any]:
 def _other(
     message: Message, entries: Sequence[Any], result: Callable[[Sequence[Any], str], dict[str, Any]]
 ) -> dict[str, Any]:
-    text = message_text(message)
+    text = message.text
     if message.author.role is Role.USER:
         return _question(text)
     if message.author.role is Role.TOOL:

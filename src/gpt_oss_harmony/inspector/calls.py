@@ -94,7 +94,7 @@ def answer(name: str, raw: bytes) -> Answer:
 
 
 class Settings(TypedDict):
-    """What the page can do: with a grammar, and with a model, which may need a key."""
+    """The abilities of the page: with a grammar, and with a model, which may need a key."""
 
     version: str
     grammar: bool

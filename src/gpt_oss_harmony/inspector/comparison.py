@@ -25,7 +25,7 @@ _PIECES = (re.compile(r"[^\n]*\n|[^\n]+"), re.compile(r"<\|\w+\|>|\w+|\s+|.", re
 """Texts are compared line by line, and changed lines word by word."""
 
 _LIMIT = 250_000
-"""Most pairs of pieces to compare, which takes a tenth of a second; beyond it, all differ."""
+"""The most pairs of pieces to compare, which takes a tenth of a second; beyond it, all differ."""
 
 
 class ComparedPart(TypedDict):

@@ -31,11 +31,12 @@ __all__ = ["Exported", "PythonProgram", "exported", "python_program", "quoted"]
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 _WIDTH = 88
-"""Most characters of a line, unless a text or deep nesting needs more."""
+"""The most characters of a line, unless a text or deep nesting needs more."""
 
 _CALL_WIDTH = _WIDTH - len("        ,")
 _DATA_WIDTH = 48
-"""Most characters of a call and of a list or dict on one line: most are indented, data deeply."""
+"""The most characters of a call, and of a list or dict, on one line. They are less than a line has,
+because calls are indented, and data deeply."""
 
 _MODULES = {
     "SampledMessage": "gpt_oss_harmony.sampled_messages",

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 from ..apis.chat_input import ParsedRequest, is_chat, read_chat
 from ..apis.request_body import read_body
-from ..apis.requested_tools import RequestedTools
+from ..apis.requested_tools import RequestedTools, read_tool_choice
 from ..apis.requests import ResponsesRequest
-from ..apis.tool_choice import read_tool_choice
 from ..apis.turn_request import read_response
 from ..conversation.built_in_tools import BUILT_IN_TOOLS
 from ..conversation.json_field import JsonField

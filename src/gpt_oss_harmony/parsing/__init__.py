@@ -3,7 +3,7 @@
 ::
 
     recovery, state          the parser's state, and the record of repairs
-    strict_header → strict   strict parsing, as in the reference
+    strict                   strict parsing, as in the reference
     header_words → sound_header, edits → least_cost → unmarked_text → lenient
                              lenient parsing, which repairs damaged tokens
     parser                   the public parser

@@ -16,7 +16,7 @@ __all__ = ["COST", "Edit", "EditRow"]
 
 
 class EditRow(NamedTuple):
-    """What an edit is recorded as (None: not by itself), its cost, and the reason for the cost."""
+    """The kind that an edit is noted as (None: not by itself), its cost, and the cost's reason."""
 
     kind: Kind | None
     cost: float

@@ -84,8 +84,8 @@ class Word(NamedTuple):
     following: str = ""
     """The next word of the piece; for the last word, an empty text."""
     glued: str | None = None
-    """Of several words without a space between them: on the first one, all of them; where a body
-    may begin, each one but the first."""
+    """The run of several words without a space between them, on the first of them. Where a body may
+    begin, each of them but the first has itself here."""
     piece: int = 0
     start: int = 0
     """The index of the piece, and the position in its text."""
@@ -249,7 +249,7 @@ def _whole_name(word: str, tools: AbstractSet[str]) -> str | None:
                 return declared
     folded = {candidate.casefold() for candidate in candidates}
     alike = [tool for tool in tools if not folded.isdisjoint(_folded(tool))]
-    if len(alike) == 1:
+    if len(alike) == 1:  # of several, any one would be a guess, and a wrong call may do harm
         return alike[0]
     if name in built_in_recipients():
         return name

@@ -23,7 +23,6 @@ from .state import (
     ContentDelta,
     ParserState,
     StreamState,
-    Transitions,
     decode_next,
 )
 from .strict import STRICT_TRANSITIONS
@@ -44,7 +43,7 @@ class Encoding(Protocol):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The vocabulary."""
+        """The tokenizer whose ids the parser reads."""
 
 
 class StreamableParser:
@@ -88,9 +87,15 @@ class StreamableParser:
                 f"encoding must be a HarmonyEncoding, not {type(encoding).__name__}; "
                 'get it from load_harmony_encoding("HarmonyGptOss")'
             )
+        transitions = STRICT_TRANSITIONS
+        if not strict:
+            # Imported on first use, which saves programs that parse strictly 10 ms at their start.
+            from .lenient import LENIENT_TRANSITIONS
+
+            transitions = LENIENT_TRANSITIONS
         self._state = ParserState(
             encoding.tokenizer,
-            STRICT_TRANSITIONS if strict else _lenient_transitions(),
+            transitions,
             None if role is None else Role(role),
             frozenset(tools),
             strict=strict,
@@ -102,7 +107,7 @@ class StreamableParser:
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__)
         copied._state = self._state.copy()
-        copied._encoded = _EncodedBody()
+        copied._encoded = _EncodedBody()  # not shared: each copy goes on with other tokens
         return copied
 
     def process(self, token: int) -> StreamableParser:
@@ -236,7 +241,7 @@ class StreamableParser:
 
     @property
     def tokens(self) -> list[int]:
-        """All tokens so far, as plain integers."""
+        """The tokens so far, as plain integers."""
         return [*map(int, self._state.received)]
 
     @property
@@ -339,13 +344,6 @@ def parse_messages(
     parser = StreamableParser(encoding, role, strict=strict, tools=tools)
     parser._process_all(tokens, check_first=strict)
     return parser.process_eos().messages
-
-
-def _lenient_transitions() -> Transitions:
-    # Imported on first use, which saves programs that parse strictly 10 ms at their start.
-    from .lenient import LENIENT_TRANSITIONS
-
-    return LENIENT_TRANSITIONS
 
 
 def _token_id(token: object, *, strict: bool) -> int:

@@ -28,7 +28,6 @@ _NUMBER_PART = re.compile(r"[-+.eE0-9]+")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _WORDS = {"t": ("true", True), "f": ("false", False), "n": ("null", None)}
-_NO_TEXT = ""
 
 
 class JsonTextError(HarmonyError, ValueError):
@@ -86,8 +85,8 @@ class PartialJson:
         self._is_key = False
         self._text: list[str] = []  # the string that is open
         self._gained: list[str] = []  # what it gained since the last delta
-        self._pending = _NO_TEXT  # an escape, a word or a number that is not complete
-        self._high = _NO_TEXT  # the first half of a surrogate pair
+        self._pending = ""  # an escape, a word or a number that is not complete
+        self._high = ""  # the first half of a surrogate pair
 
     @property
     def value(self) -> Any:
@@ -160,7 +159,7 @@ class PartialJson:
             self._may_close = True
             self._read = self._read_key if character == "{" else self._read_value
         elif character == '"':
-            self._put(_NO_TEXT)
+            self._put("")
             self._read = self._read_text
         elif character in _WORDS:
             self._read = self._read_word
@@ -196,7 +195,7 @@ class PartialJson:
             return at + 1
         if text[at] != '"':
             raise _unexpected(text, at, "a character, or an escape such as \\n")
-        self._add(_NO_TEXT)
+        self._add("")  # half of a surrogate pair may wait for the other one, which never came
         whole, self._text = "".join(self._text), []
         if self._is_key:
             self._is_key = False
@@ -221,7 +220,7 @@ class PartialJson:
             return at + 1
         else:
             self._add_unit(int(escape[1:], 16))
-        self._pending = _NO_TEXT
+        self._pending = ""
         self._read = self._read_text
         return at + 1
 
@@ -231,7 +230,7 @@ class PartialJson:
             raise _unexpected(text, at, word)
         self._pending += text[at]
         if self._pending == word:
-            self._pending = _NO_TEXT
+            self._pending = ""
             self._put(value)
             self._end_value(value, deltas)
         return at + 1
@@ -311,7 +310,7 @@ class PartialJson:
 
     def _add(self, text: str) -> None:
         """Add characters to the open string."""
-        text, self._high = self._high + text, _NO_TEXT
+        text, self._high = self._high + text, ""
         if text:
             self._text.append(text)
             self._gained.append(text)
@@ -319,10 +318,10 @@ class PartialJson:
     def _add_unit(self, unit: int) -> None:
         """Add a unit of UTF-16; the first half of a pair waits for the second."""
         if self._high and 0xDC00 <= unit < 0xE000:
-            high, self._high = ord(self._high), _NO_TEXT
+            high, self._high = ord(self._high), ""
             self._add(chr(0x10000 + ((high - 0xD800) << 10) + unit - 0xDC00))
         elif 0xD800 <= unit < 0xDC00:
-            self._add(_NO_TEXT)
+            self._add("")  # a half before this one, to which it does not belong
             self._high = chr(unit)
         else:
             self._add(chr(unit))

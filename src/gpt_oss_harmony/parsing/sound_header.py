@@ -24,7 +24,7 @@ from .header_words import (
     plain_name,
     split_words,
 )
-from .strict_header import HeaderError, read_header
+from .strict import HeaderError, read_header
 
 __all__ = ["read_sound"]
 

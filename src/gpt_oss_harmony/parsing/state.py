@@ -63,7 +63,7 @@ class StreamState(Enum):
 
 
 class Phase(Enum):
-    """What the parser waits for, and the state that this is for everybody else."""
+    """The places where the parser waits, each with its state for everybody else."""
 
     BETWEEN = ("the next message", StreamState.EXPECT_START)
     TEXT = ("what text between messages will be", StreamState.EXPECT_START)
@@ -274,7 +274,11 @@ class ParserState:
         table = self.transitions[self.phase]
         action = table.get(token)
         if action is None:
-            action = table[_kind(token)]
+            if 0 <= token < FIRST_SPECIAL:
+                kind = TokenKind.TEXT
+            else:
+                kind = TokenKind.SPECIAL if token in SPECIAL_TEXTS else TokenKind.UNKNOWN
+            action = table[kind]
         action(self, token)
 
     def end(self) -> None:
@@ -302,7 +306,7 @@ class ParserState:
         elif self.splits is NO_SPLIT_TOKENS or (not self.strict and run[-1] == ASSISTANT):
             return None
         else:
-            text, partial = self._join(run)
+            text, partial = decode_next(self.partial, self.tokenizer.decode_bytes(run))
             if not self.strict and "\ufffd" in text:
                 return None  # each repair is noted with its position
             self._append(text)
@@ -327,12 +331,9 @@ class ParserState:
                 text += self.delta
                 self.text = text
         else:
-            more, self.partial = self._join(self.received[-count:])
+            tokens = self.received[-count:]
+            more, self.partial = decode_next(self.partial, self.tokenizer.decode_bytes(tokens))
             self._append(more)
-
-    def _join(self, run: Sequence[int]) -> tuple[str, bytes]:
-        """Return the text that tokens add to the body, and the bytes of an incomplete character."""
-        return decode_next(self.partial, self.tokenizer.decode_bytes(run))
 
     def _append(self, more: str) -> None:
         # Python appends in place to a string that only one local variable refers to. So a text that
@@ -366,9 +367,12 @@ class ParserState:
         if splits is not NO_SPLIT_TOKENS:
             self.expect_text()
         if "\ufffd" in text:
+            # A model may also write U+FFFD itself: the vocabulary has tokens for it.
             if not self.strict and "\ufffd" not in tokenizer.decode((token,), "ignore"):
                 self.recover(RecoveryKind.INVALID_UTF8, text)
         elif token < FIRST_SPECIAL and token != ASSISTANT:
+            # Parsers of both modes share these tables. So `assistant` and special tokens, which
+            # are text in strict mode only, have no entry.
             if is_whole:
                 tokenizer.body_texts[token] = text
             elif splits is not NO_SPLIT_TOKENS and SplitTokens.entries < MOST_SPLIT_TOKENS:
@@ -377,7 +381,7 @@ class ParserState:
         return text
 
     def expect_text(self) -> None:
-        """From now on, only count tokens that are only text."""
+        """Only count tokens that are only text, from now on."""
         splits = _split_tokens.get(self.partial)
         if splits is None:
             splits = _split_tokens[self.partial] = SplitTokens(self.partial)
@@ -385,7 +389,7 @@ class ParserState:
         self.texts = self.tokenizer.no_texts if self.partial else self.tokenizer.body_texts
 
     def expect_anything(self) -> None:
-        """From now on, take the transition table's step for each token."""
+        """Take the transition table's step for each token, from now on."""
         self.splits = NO_SPLIT_TOKENS
         self.texts = self.tokenizer.no_texts
 
@@ -425,10 +429,10 @@ class ParserState:
         self.leave()
 
     def suspend_body(self) -> None:
-        """Suspend the open body."""
+        """Put the open body aside: a header may begin inside it."""
         self.flush_character()
         self.suspended = SuspendedBody(self._header_of_body(), self.text)
-        self._drop_body()
+        self.text, self.header = "", None
 
     def resume_body(self) -> None:
         """Open the suspended body again."""
@@ -439,17 +443,13 @@ class ParserState:
 
     def leave(self) -> None:
         """Enter the state EXPECT_START without a message."""
-        self._drop_body()
+        self.text, self.header = "", None
         self.phase = Phase.BETWEEN
         self.header_tokens = []
         self.held = []
         self.expect_anything()
         self.given_role = self.role = None
         self.channel = self.recipient = self.content_type = None
-
-    def _drop_body(self) -> None:
-        self.text = ""
-        self.header = None
 
     def _header_of_body(self) -> Header:
         if self.header is None:
@@ -475,12 +475,6 @@ class ParserState:
 
 Action: TypeAlias = Callable[[ParserState, int], None]
 Transitions: TypeAlias = Mapping[Phase, Mapping["int | TokenKind", Action]]
-
-
-def _kind(token: int) -> TokenKind:
-    if 0 <= token < FIRST_SPECIAL:
-        return TokenKind.TEXT
-    return TokenKind.SPECIAL if token in SPECIAL_TEXTS else TokenKind.UNKNOWN
 
 
 def decode_next(partial: bytes, data: bytes) -> tuple[str, bytes]:

@@ -23,6 +23,7 @@ _LOST_MARKERS = re.compile(
     rf"|(?<=[}}\]])(?:commentary)?(?:{_CHANNEL})(?=[A-Z])"
 )
 _LOST_CHANNEL = re.compile(rf"\s*(?:{_CHANNEL})(?::\s|(?=[A-Z0-9]|\s+to=))")
+# The prompt has ended in this word, which models then write again.
 _REPEATED_ROLE = re.compile(r"\Aassistant(?::\s*|\s+)")
 
 

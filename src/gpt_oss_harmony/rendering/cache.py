@@ -72,7 +72,7 @@ class BoundedCache(Generic[_Key, _Value]):
             for key, value in items:
                 size = self._size(value)
                 if size > most:
-                    continue
+                    continue  # this value alone would drop the older generation
                 # A key that is put again counts twice: its generation is only full sooner.
                 self.young[key] = value
                 self._young_size += size
@@ -160,6 +160,7 @@ def fingerprint(value: Any) -> bytes | None:
     >>> fingerprint({"a": object()}) is None
     True
     """
+    # Not as JSON: that writes the keys 1 and "1" alike, and lists and tuples, and takes longer.
     buffer = io.BytesIO()
     try:
         _PlainPickler(buffer, protocol=5).dump(value)

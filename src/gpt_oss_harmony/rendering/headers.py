@@ -29,6 +29,7 @@ HeaderPiece: TypeAlias = "str | int"
 """Text, or the id of a special token."""
 
 _ENDS_FIELD = re.compile(rf"[\s={INVISIBLE}]|<\|")
+# A header has a tool's bare name in the role's place. The name `tool` alone is read back as both.
 _NAMED_LIKE_ROLE = re.compile(rf"(?!tool$)(?:{'|'.join(ROLES)})(?::|$)")
 
 
@@ -43,14 +44,18 @@ def header_pieces(header: Header, style: HeaderStyle) -> Iterator[HeaderPiece]:
     """
     check_header(header)
     channel, recipient = header.channel, header.recipient
-    # A message to all has no recipient in its header.
+    # As in the reference, a message to all has no recipient in its header, but ends in <|call|>.
     target = "" if recipient is None or recipient == "all" else f" to={recipient}"
     if style == "guide":
+        # A tool's result keeps its recipient beside its name: `functions.f to=assistant`.
         channel_first = channel is not None and header.role is Role.ASSISTANT
     else:
         channel_first = channel == "commentary" and style == "oss-harmony"
+    author = header.role.value if header.name is None else f"{header.role.value}:{header.name}"
+    if header.role is Role.TOOL:
+        author = header.name or ""  # a tool is its own role
     yield START
-    yield _author(header) + ("" if channel_first else target)
+    yield author + ("" if channel_first else target)
     if channel is not None:
         yield CHANNEL
         yield channel
@@ -95,6 +100,7 @@ def check_header(header: Header) -> None:
                 "without white space, control characters, '=' and '<|'"
             )
             raise ConversationError(problem, field=field)
+    # The parser ends a channel at its first "<", because <|constrain|> may follow without a space.
     if channel is not None and "<" in channel:
         raise ConversationError(
             f"a channel's name cannot contain '<', found in {channel!r}", field="channel"
@@ -102,13 +108,6 @@ def check_header(header: Header) -> None:
     if role is Role.TOOL and name is not None and _NAMED_LIKE_ROLE.match(name):
         problem = f"a tool named {name[:100]!r} would be read as a role; rename the tool"
         raise ConversationError(problem, field="author.name")
-
-
-def _author(header: Header) -> str:
-    role, name = header.role, header.name
-    if role is Role.TOOL:
-        return name or ""
-    return role.value if name is None else f"{role.value}:{name}"
 
 
 def _content_type(header: Header, content_type: str, style: HeaderStyle) -> Iterator[HeaderPiece]:

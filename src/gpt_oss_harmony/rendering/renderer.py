@@ -38,7 +38,7 @@ _STYLE_AND_FIELDS = slice(6)
 _TEXTS = slice(6, None)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False)  # compared and hashed as an object: it is a key of `Generation.after`
 class Rendered:
     """A message as tokens; `ends` are the indices where the header and each body end.
 
@@ -103,6 +103,7 @@ class Renderer:
         indices: Sequence[int] = range(len(messages))
         if dropped:
             indices = [index for index in indices if index not in dropped]
+        # Only a system content needs it, and only once: the conversation may be long.
         has_tools = functools.cache(lambda: any(map(declares_functions, messages)))
         chosen = [messages[index] for index in indices] if dropped else messages
         rendered = self.messages(chosen, config.schema_dialect, config.header_style, has_tools)
@@ -138,7 +139,12 @@ class Renderer:
                     content[0].__dict__["text"],
                 )
             else:
-                key = self._key(message, dialect, style, has_tools)
+                role = message.author.role
+                texts = (self.prompts.text(role, item, dialect, has_tools) for item in content)
+                key = (
+                    style, role, message.author.name, message.channel, message.recipient,
+                    message.content_type, *texts,
+                )  # fmt: skip
             if key[1] not in cached_roles:
                 missing.append((len(rendered), key))
                 rendered.append(None)
@@ -159,19 +165,6 @@ class Renderer:
             self._fill_in(rendered, missing)
         return cast("list[Rendered]", rendered)
 
-    def _key(
-        self,
-        message: Message,
-        dialect: SchemaDialect,
-        style: HeaderStyle,
-        has_tools: Callable[[], bool],
-    ) -> _Key:
-        role, name = message.author.role, message.author.name
-        texts = (self.prompts.text(role, item, dialect, has_tools) for item in message.content)
-        return (
-            style, role, name, message.channel, message.recipient, message.content_type, *texts
-        )  # fmt: skip
-
     def _fill_in(self, rendered: list[Rendered | None], missing: list[tuple[int, _Key]]) -> None:
         """Render the messages that are not cached, and store each at its index."""
         bodies = iter(self._tokenizer.encode_many([t for _, key in missing for t in key[_TEXTS]]))
@@ -188,6 +181,7 @@ class Renderer:
                 ends.append(len(tokens))
             _, role, _, _, recipient, _ = header_key
             is_call = role is Role.ASSISTANT and recipient is not None
+            # Never <|return|>: the model samples it, but later prompts have <|end|> in its place.
             tokens.append(CALL if is_call else END)
             message = Rendered(key, tokens, header_text, tuple(ends))
             rendered[index] = message

@@ -90,6 +90,7 @@ class PromptWriter:
         effort = content.reasoning_effort
         if effort is not None:
             try:
+                # The values are capitalised, as in openai-harmony; the prompt has small letters.
                 yield f"Reasoning: {ReasoningEffort(effort).value.lower()}"
             except ValueError:
                 efforts = ", ".join(repr(item.value) for item in ReasoningEffort)
@@ -116,6 +117,7 @@ class PromptWriter:
         if content.response_formats:
             yield "# Response Formats"
         for answer in (content.response_formats or {}).values():
+            # In either dialect: the reference has no response formats whose bytes could be kept.
             comment = _comment(answer.description or "", "typescript")
             schema = compact_json(json_value(answer.json_schema))
             yield "\n".join((f"## {answer.name}\n", *comment, schema))

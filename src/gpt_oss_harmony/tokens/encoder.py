@@ -206,10 +206,11 @@ def _long_white_words(text: str, limit: int) -> Iterator[tuple[int, int]]:
 
 
 LIMIT = 20_000
-"""Characters in total; for more of them the encoder is built."""
+"""Characters in total; for more of them the encoder is built. Even if no word is a token, Python
+encodes as many in a tenth of the time that building takes."""
 
 LONGEST_WORD = 100
-"""In characters; tiktoken merges the bytes of longer words much faster."""
+"""The most characters of a word; tiktoken merges the bytes of longer ones much faster."""
 
 
 class FirstTexts:
@@ -227,7 +228,7 @@ class FirstTexts:
 
     @functools.cached_property
     def ranks(self) -> dict[bytes, int]:
-        """All tokens with their ids."""
+        """The tokens with their ids."""
         return load_vocabulary().ranks()
 
     def encode(self, text: str) -> list[int] | None:

@@ -170,7 +170,7 @@ class PythonEncoder:
     """
 
     core: Any = None
-    """Nothing of tiktoken; tokens are decoded with the tables of the tokenizer."""
+    """The encoder of tiktoken, which is not there: the tokenizer decodes with its own tables."""
 
     @functools.cached_property
     def _ranks(self) -> dict[bytes, int]:

@@ -122,6 +122,7 @@ class Tokenizer:
         done = 0
         for match in _ANY_SPECIAL.finditer(text):
             spelling = match[0]
+            # The pattern also matches `reserved_` with ids that do not exist.
             if spelling in allowed and spelling in SPECIAL_IDS:
                 tokens += self.encode_ordinary(text[done : match.start()])
                 tokens.append(SPECIAL_IDS[spelling])
@@ -141,7 +142,7 @@ class Tokenizer:
                 pass  # a NumPy array, or a value that is not a token id (an error below)
         checked = token_ids(ids)  # a negative id would count from the end of the table
         if type(ids) is not list:
-            ids = checked
+            ids = checked  # `itemgetter` is faster with plain integers than with NumPy's
         try:
             return "".join(itemgetter(*ids)(self._byte_texts)).encode("latin-1")
         except (TypeError, IndexError):  # not an id, an id not yet in the table, or an unknown one

@@ -70,7 +70,7 @@ class Vocabulary:
         return payload, ends
 
     def ranks(self) -> dict[bytes, int]:
-        """All tokens with their ids, in the form that a byte pair encoder takes."""
+        """The tokens with their ids, in the form that a byte pair encoder takes."""
         return dict(zip(self, range(FIRST_SPECIAL), strict=True))
 
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..conversation.content import TextContent
 from ..conversation.messages import Message
 from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 from ..tokens.python_encoder import without_surrogates
@@ -29,8 +28,8 @@ class CalledFunction(NamedTuple):
 
 
 def call_text(message: Message) -> str:
-    """Return the text of a call."""
-    return "".join(item.text for item in message.content if isinstance(item, TextContent))
+    """Return the text of a call, as `Message.text` does."""
+    return message.text
 
 
 def read_arguments(text: str, name: str = "the arguments") -> dict[str, Any]:
@@ -65,7 +64,7 @@ def read_call(
     `browser` alone; then the JSON has a `name` and `arguments`. `aliases` maps other names of
     arguments that models write. Raises `ToolError` with a message that the model can act on.
     """
-    given = read_arguments(call_text(message))
+    given = read_arguments(message.text)
     functions = ", ".join(f"`{namespace.name}.{tool.name}`" for tool in namespace.tools)
     _, _, name = (message.recipient or "").removeprefix("functions.").partition(".")
     if not name:
@@ -126,6 +125,7 @@ def _checked(
 def _converted(name: str, value: Any, declared: str | list[str]) -> Any:
     """Convert a value to one of the declared types; text that spells a number can be a number."""
     kinds = [declared] if isinstance(declared, str) else declared
+    # A number that is out of range must not become a text, which `open` would take for a URL.
     is_number = isinstance(value, (int, float)) and "number" in kinds
     for kind in ["number"] if is_number else kinds:
         converted = _CONVERTERS[kind](value)

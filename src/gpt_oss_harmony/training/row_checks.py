@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ..conversation.content import TextContent
 from ..conversation.messages import Conversation, Message, Role, declared_tools, is_answer
 
 __all__ = [
@@ -57,7 +56,7 @@ _CHANNELS = ("analysis", "commentary", "final")
 
 def find_in_trained(message: Message, opening: Sequence[Message]) -> list[Finding]:
     """Check a message of the assistant that is trained on; `opening` declares the tools."""
-    body = "".join(part.text for part in message.content if isinstance(part, TextContent))
+    body = message.text
     found: list[Finding] = []
     # Most texts have none of the first characters; the pattern is slower.
     mark = _MARK.search(body) if "<" in body or "[" in body else None

@@ -75,7 +75,7 @@ def unused_chat_fields(
 
 
 def _unused_format(requested: Any) -> Iterator[str]:
-    """Only a named schema is written; a request for any JSON is not."""
+    """Name the unused fields of a format: the prompt contains a named schema, and nothing else."""
     if not isinstance(requested, Mapping) or requested.get("type") == "text":
         return
     if requested.get("type") != "json_schema":
@@ -121,7 +121,7 @@ def _unused_of_message(
 
 
 def _unused_reasoning(fields: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Only the first of several fields of reasoning is read, unless they say the same."""
+    """Name the fields of reasoning after the first, which is read, unless they are equal to it."""
     given = [name for name in REASONING_FIELDS if fields.get(name)]
     for name in given[1:]:
         if fields[name] != fields[given[0]]:

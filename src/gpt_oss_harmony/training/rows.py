@@ -326,12 +326,11 @@ def _join_texts(message: Message) -> None:
     if message.author.role is not Role.ASSISTANT or len(message.content) < 2:
         return
     if all(isinstance(part, TextContent) for part in message.content):
-        texts = (part.text for part in message.content if isinstance(part, TextContent))
-        message.content = [TextContent(text="".join(texts))]
+        message.content = [TextContent(text=message.text)]
 
 
 class _SystemSettings(NamedTuple):
-    """What a row says about the system message, beside the effort."""
+    """The settings of the system message that a row gives, except the effort."""
 
     model_identity: str | None
     built_in: Sequence[str]

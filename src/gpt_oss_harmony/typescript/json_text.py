@@ -20,7 +20,8 @@ Schema: TypeAlias = dict[str, JsonValue]
 """A JSON Schema that is an object."""
 
 NESTING_LIMIT = 120
-"""The deepest nesting of containers that the reference reads."""
+"""The deepest nesting of containers that the reference reads: its parser stops at 128 levels, of
+which the message around a schema takes some."""
 
 CONTAINER_LIMIT = 1_000_000
 """The largest number of containers. YAML aliases can make a few objects contain each other so often

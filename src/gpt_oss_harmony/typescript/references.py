@@ -18,10 +18,11 @@ REFERENCE_NESTING_LIMIT = 32
 """A `$ref` inside more nested schemas than this is written as a name."""
 
 REFERENCE_COPY_LIMIT = 5_000
-"""After this many schemas copied from definitions, each `$ref` is written as a name."""
+"""The most schemas that are copied from definitions; each later `$ref` is written as a name.
+Otherwise definitions that use the next one twice would double the text at each level."""
 
 REFERENCE_TEXT_LIMIT = 1_000_000
-"""After this many characters copied from definitions, each `$ref` is written as a name."""
+"""The most characters that are copied from definitions; each later `$ref` is written as a name."""
 
 _NAME_LIMIT = 200  # characters: a name may be a long title, and many references may use it
 

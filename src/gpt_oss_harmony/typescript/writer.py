@@ -362,6 +362,7 @@ def _variant_lines(
     hides_first = described is not None and _is_one_of(parent)
     has_null = False
     for position, variant in enumerate(variants):
+        # As in the reference, three spaces inside a variant, and four inside a property.
         written = _type_of(variant, f"{indent}   ")
         has_null = has_null or "null" in written.parts
         note = text_of(variant, "description")

@@ -145,7 +145,8 @@ class RequestGuard:
             refusal = self._refusal(scope)
             if refusal and not (self._needs_key and await self._needs_key(scope)):
                 app = self._respond(refusal, scope)
-                if scope["type"] == "websocket" and not _can_respond(scope):
+                can_respond = "websocket.http.response" in (scope.get("extensions") or {})
+                if scope["type"] == "websocket" and not can_respond:
                     app = _close
         await app(scope, receive, send)
 
@@ -206,10 +207,6 @@ def _normalized(origin: str) -> str | None:
         return read_origin(origin)
     except ValueError:
         return None
-
-
-def _can_respond(scope: Scope) -> bool:
-    return "websocket.http.response" in (scope.get("extensions") or {})
 
 
 async def _close(_: Scope, __: Receive, send: Send) -> None:

@@ -179,6 +179,7 @@ def _rewritten(plain: Schema | bool, pointer: str, report: Report, budget: Budge
             possible = satisfiable_states(form.states, omitted=True)
         new_overlaps: dict[str, Overlap] = {}
         try:
+            # Half of what is left. If comparing takes too long, the rest suffices for an anyOf.
             with budget.share(0.5):
                 new_overlaps = _overlaps(form.states, possible)
                 if not new_overlaps:

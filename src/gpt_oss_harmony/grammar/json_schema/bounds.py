@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from ...typescript.json_text import JsonValue
 from ..errors import GrammarError
+from .constraints import exact
 from .patterns import unwritable
 from .states import Shape
 
@@ -167,7 +168,7 @@ LARGEST_INTEGER = 2**63 - 1
 _LARGEST_FLOAT = Fraction(2**63 - 1024)
 _LARGEST_ROUND_FLOAT = Fraction(9 * 10**18)
 _OPEN_LIMIT = 10**18 - 1000
-"""From this number on, the engine needs a second bound."""
+"""The number from which on the engine needs a second bound."""
 
 _DIGITS_LIMIT = 17
 _NESTING_LIMIT = 40
@@ -223,8 +224,7 @@ def check_writable(value: JsonValue, pointer: str, levels_left: int = _NESTING_L
                 pointer=pointer,
             )
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        exact = Fraction(value) if isinstance(value, int) else Fraction(repr(value))
-        return plain_number(exact, pointer)
+        return plain_number(exact(value), pointer)
     elif isinstance(value, list):
         return [check_writable(item, pointer, levels_left - 1) for item in value]
     elif isinstance(value, dict):

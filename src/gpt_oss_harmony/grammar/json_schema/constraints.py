@@ -15,9 +15,19 @@ from ..errors import GrammarError
 from .documents import child_pointer
 from .patterns import pattern_accepts
 
-__all__ = ["TYPES", "Constraints", "Refusal", "canonical", "higher", "lower", "type_of"]
+__all__ = ["TYPES", "Constraints", "Refusal", "canonical", "exact", "higher", "lower", "type_of"]
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
+
+
+def exact(number: int | float) -> Fraction:
+    """Return the exact number of a float's shortest digits: 0.1 is a tenth, as it was written.
+
+    >>> exact(0.1)
+    Fraction(1, 10)
+    """
+    # Not the digits of an integer: Python refuses to write more than 4,300 of them.
+    return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
 
 
 @dataclass(frozen=True)
@@ -143,14 +153,14 @@ class Constraints:
 
     def allow_number(self, number: int | float) -> bool:
         """Return whether a number satisfies the keywords for numbers."""
-        exact = Fraction(number) if isinstance(number, int) else Fraction(repr(number))
-        if (self.whole or self.fractional) and (exact.denominator == 1) == self.fractional:
+        found = exact(number)
+        if (self.whole or self.fractional) and (found.denominator == 1) == self.fractional:
             return False
-        if self.lowest and (exact, False) < self.lowest:
+        if self.lowest and (found, False) < self.lowest:
             return False
-        if self.highest and (exact > self.highest[0] or (exact, True) == self.highest):
+        if self.highest and (found > self.highest[0] or (found, True) == self.highest):
             return False
-        return not self.multiple or (exact / self.multiple).denominator == 1
+        return not self.multiple or (found / self.multiple).denominator == 1
 
 
 def type_of(value: JsonValue) -> str:

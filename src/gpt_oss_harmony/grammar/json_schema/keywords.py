@@ -14,7 +14,7 @@ from fractions import Fraction
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
 from .budget import spend
-from .constraints import TYPES, Constraints, Refusal, canonical, higher, lower
+from .constraints import TYPES, Constraints, Refusal, canonical, exact, higher, lower
 from .documents import REFERENCES, child_pointer
 from .formats import find_format
 from .pattern_automata import plain_patterns, select_texts, texts_but
@@ -199,10 +199,10 @@ def _read_numbers(read: Constraints, schema: Schema, report: Report) -> None:
 
 
 def _exact(value: JsonValue) -> Fraction | None:
-    """Return the exact number of a float's shortest digits."""
+    """Return a number exactly; None for other values."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return Fraction(value) if isinstance(value, int) else Fraction(repr(value))
+    return exact(value)
 
 
 def _read_texts(read: Constraints, schema: Schema, report: Report) -> None:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
 from .budget import spend
-from .constraints import TYPES, Constraints, Refusal, canonical, type_of
+from .constraints import TYPES, Constraints, Refusal, canonical, exact, type_of
 from .documents import REFERENCES, Document
 from .formats import NARROW_PATTERNS
 from .keywords import dependents, read_constraints
@@ -262,14 +261,11 @@ def _other_values(rule: Constraints, origin: Origin) -> list[Term]:
         texts = frozenset(map(canonical, values))
         terms.append(_term("boolean", origin, values=values, value_texts=texts))
     if "number" in types:
-        numbers = sorted({_exact(value) for value in listed if type_of(value) == "number"})
+        found = (value for value in listed if type_of(value) == "number")
+        numbers = sorted({exact(value) for value in found if isinstance(value, (int, float))})
         ends = [None, *((number, True) for number in numbers), None]
         terms += [_term("number", origin, lowest=low, highest=high) for low, high in pairwise(ends)]
     texts_listed = [value for value in listed if isinstance(value, str)]
     if texts_listed:
         terms.append(_term("string", origin, patterns=[texts_but(texts_listed)]))
     return terms
-
-
-def _exact(value: JsonValue) -> Fraction:
-    return Fraction(value) if isinstance(value, int) else Fraction(repr(value))

@@ -8,7 +8,6 @@ removing one place after the other.
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -235,7 +234,11 @@ def select_texts(wanted: tuple[str, ...], unwanted: tuple[str, ...] = ()) -> lis
     except _TooLarge:
         return None
     while len(labels) > 1:
-        place = min((place for place in labels if place != _START), key=partial(_degree, labels))
+        place = min(
+            (place for place in labels if place != _START),
+            # The number of labels that removing the place adds.
+            key=lambda place: len(labels[place]) * sum(place in to for to in labels.values()),
+        )
         spend(3 * sum(map(len, labels.values())))
         outgoing = labels.pop(place)
         loop = _repeated(outgoing.pop(place, None))
@@ -373,11 +376,6 @@ def _labels(wanted: list[_Graph], unwanted: list[_Graph]) -> dict[int, dict[int,
         if number in ends:
             labels[number][_END] = ""
     return labels
-
-
-def _degree(labels: dict[int, dict[int, str]], place: int) -> int:
-    """Return how many more labels there are after a place is removed."""
-    return len(labels[place]) * sum(place in targets for targets in labels.values())
 
 
 def _class(ranges: Ranges) -> str:

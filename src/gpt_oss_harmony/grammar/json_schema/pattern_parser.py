@@ -80,14 +80,14 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Any of the nodes; without nodes, it matches nothing."""
+    """A choice between nodes; without nodes, it matches nothing."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """A node, repeated."""
+    """A node that occurs several times in a row."""
 
     part: Node
     least: int

@@ -74,7 +74,7 @@ def unwritable(text: str) -> str:
     if text.isprintable():
         return ""
     for character in text:
-        if _within(ord(character), UNWRITABLE):
+        if any(first <= ord(character) <= last for first, last in UNWRITABLE):
             return character
     return ""
 
@@ -258,10 +258,6 @@ def _code_text(code: int) -> str:
     if character.isascii() and character.isalnum():
         return character
     return f"\\x{{{code:x}}}"
-
-
-def _within(code: int, ranges: Ranges) -> bool:
-    return any(first <= code <= last for first, last in ranges)
 
 
 def _ends(node: Node, text: str, starts: set[int]) -> set[int]:

@@ -46,9 +46,11 @@ _BOUNDS = {
 """The two bounds of each type, and the smallest value that they may have."""
 
 _SCALARS = dict.fromkeys(("null", "boolean", "number", "integer", "string")).keys()
-"""In the order of `constraints.TYPES`."""
+"""The types of single values in the order of `constraints.TYPES`, as the longer path lists them."""
 
+# The longer path makes definitions of what lies deeper, and the result must be the same.
 _LEVEL_LIMIT = 8
+# Below the limits of the longer path on names, properties and values, which are not checked here.
 _SIZE_LIMIT = 500
 
 

@@ -13,7 +13,7 @@ from math import ceil, floor
 from typing import TypeVar
 
 from ...typescript.json_text import JsonValue
-from .constraints import type_of
+from .constraints import exact, type_of
 from .formats import JOINT_PATTERNS
 from .pattern_automata import share_a_text
 from .patterns import lengths, pattern_accepts
@@ -97,7 +97,7 @@ class Shape:
         if isinstance(value, dict):
             return value.keys() >= set(self.required)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return self.has_in_bounds(Fraction(repr(value)))
+            return self.has_in_bounds(exact(value))
         return True
 
     def has_in_bounds(self, number: Fraction) -> bool:

@@ -15,8 +15,8 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 from ...apis.items import ItemKind, item_kind, message_text
+from ...apis.requested_tools import choice_without
 from ...apis.response_resource import ResponseUsage
-from ...apis.tool_choice import choice_without
 from ...apis.turn_request import TurnRequest
 from ...conversation.messages import Conversation, Message
 from ..generation.events import (

@@ -60,7 +60,7 @@ class IndexChange(NamedTuple):
     added: list[str]
     removed: list[str]
     unreadable: dict[str, str]
-    """All documents without a text, not only new ones, with the reason."""
+    """The documents without a text, with the reason; also those of earlier updates."""
 
 
 class LocalIndex:
@@ -83,6 +83,7 @@ class LocalIndex:
         self._name = re.sub(r"[^\w-]+", "-", named, flags=re.ASCII).strip("-").lower() or "docs"
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(database, check_same_thread=False)
+        # Tables of another version can be dropped: `update` makes them again from the folder.
         if self._connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
             with self._connection:
                 self._connection.executescript(

@@ -158,7 +158,7 @@ class Page(BaseModel):
 
     kind: Literal["document", "search", "find"] = "document"
     found_in: int | None = None
-    """For the results of a `find`: the index of the searched page in the session."""
+    """The index of the searched page in the session, if this page has the results of a `find`."""
 
     forgotten: bool = False
     """True if text and links were dropped because the session grew too large."""

@@ -10,7 +10,7 @@ from .page import Page
 __all__ = ["BrowserSession"]
 
 _CHARACTERS = 4_000_000
-"""Most characters of texts and links in a session; beyond that, the oldest pages are forgotten."""
+"""The most characters of texts and links in a session; then the oldest pages are forgotten."""
 
 
 class BrowserSession(BaseModel):
@@ -27,7 +27,7 @@ class BrowserSession(BaseModel):
 
     pages: list[Page] = Field(default_factory=list)
     views: list[int] = Field(default_factory=list)
-    """For each cursor, the index of its page in `pages`."""
+    """The index in `pages` of the page of each cursor."""
 
     @model_validator(mode="after")
     def _check(self) -> BrowserSession:

@@ -167,22 +167,22 @@ class WebLimits:
     """Seconds for a connection, and between two pieces of a response."""
 
     size: int = 16 << 20
-    """Most bytes of a document, decompressed; the rest is not fetched."""
+    """The most bytes of a document, decompressed; the rest is not fetched."""
 
     characters: int = 1_000_000
-    """Most characters of the text of a page, and of the addresses of its links; at least 2,000."""
+    """The most characters of a page's text, and of the addresses of its links; at least 2,000."""
 
     reading_seconds: int = 20
     """Time to turn a fetched document into text."""
 
     reading_memory: int = 1 << 30
-    """Most bytes of memory for this."""
+    """The most bytes of memory for this."""
 
     at_once: int = 4
     """Documents that are turned into text at the same time."""
 
     cache: int = 64_000_000
-    """Most characters of cached pages, which all conversations share; 0 disables the cache."""
+    """The most characters of cached pages, which all conversations share; 0 disables the cache."""
 
     cache_seconds: float = 300
     """Time that pages stay in the cache."""

@@ -26,7 +26,7 @@ from ...conversation.messages import Message
 from ...conversation.tool_namespaces import ToolNamespaceConfig
 from ..python.output import joined_output
 from ..tool import ServerFunction, ServerTool, ToolError
-from ..tool_call import call_text, read_arguments
+from ..tool_call import read_arguments
 from ..tool_message import Attachment, ToolMessage, failure_message, tool_message
 from .connection import McpAddress, McpConnection, McpServerError
 from .listing import ListingError, McpListing, harmony_name, list_tools, make_listing
@@ -126,9 +126,9 @@ class McpSettings:
     call_seconds: float = 120
     """Time for a call."""
     result_characters: int = 20_000
-    """Most characters of a call's text; the rest is cut out of its middle."""
+    """The most characters of a call's text; the rest is cut out of its middle."""
     attachment_bytes: int = 10 << 20
-    """Most bytes of a call's files together; the rest is left out, with a note."""
+    """The most bytes of a call's files together; the rest is left out, with a note."""
 
 
 class McpTool(ServerTool[McpSession]):
@@ -214,7 +214,7 @@ class McpTool(ServerTool[McpSession]):
             if name not in self.functions:
                 names = ", ".join(f"`{self.namespace.name}.{tool}`" for tool in self.functions)
                 raise ToolError(f"there is no function `{bare[:100]}`; there are {names}")
-            arguments = read_arguments(call_text(message))
+            arguments = read_arguments(message.text)
             result = await self._connection.call(
                 self._listing.functions[name].name, arguments, self._settings.call_seconds
             )

@@ -37,7 +37,6 @@ from starlette.responses import JSONResponse
 from ... import __version__
 from ...conversation.messages import Message, Role
 from ..tool import Tool, ToolSession
-from ..tool_call import call_text
 from ..tool_message import Attachment
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ __all__ = [
 
 
 MOST_SESSIONS = 256
-"""Most clients at a time; each may store some megabytes of pages."""
+"""The most clients at a time; each may store some megabytes of pages."""
 
 _CODE = {
     "type": "object",
@@ -154,7 +153,9 @@ def make_server(tools: Sequence[Tool[Any]]) -> Server[Any]:
         async with client.lock:
             session = client.sessions[called.tool.namespace.name]
             messages = [message async for message in called.tool.call(call, session)]
-        content: list[ContentBlock] = [TextContent(text="\n".join(map(call_text, messages)))]
+        content: list[ContentBlock] = [
+            TextContent(text="\n".join(message.text for message in messages))
+        ]
         content += (_attached(file) for message in messages for file in message.attachments)
         return CallToolResult(content=content, is_error=any(item.is_error for item in messages))
 

@@ -80,7 +80,7 @@ class RunResult(BaseModel):
 
 _Result = TypeVar("_Result")
 
-_RESTART_SECONDS = 90
+_RESTART_SECONDS = 90  # longer than the agent waits for a kernel, so that its error arrives
 _END_SECONDS = 10
 _FILE_SECONDS = 60
 _RAW = 4  # characters read for each one shown: colours and overwritten lines are removed

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from ...conversation.messages import Message
 from ...conversation.tool_namespaces import ToolNamespaceConfig
 from ..tool import Tool, ToolError
-from ..tool_call import call_text, read_code
+from ..tool_call import read_code
 from ..tool_message import ToolMessage, tool_message
 from .notebook import NotebookOutput
 from .notebook_pool import NotebookPool
@@ -80,7 +80,7 @@ class PythonTool(Tool[PythonSession]):
         The code is interrupted when the caller is cancelled.
         """
         try:
-            output = await self.run(read_code(call_text(message)), session)
+            output = await self.run(read_code(message.text), session)
             result = tool_message(message, output.text, attachments=output.attachments)
         except (ToolError, SandboxError) as error:
             problem = f"[The code was not run: {error}]"

@@ -24,7 +24,7 @@ class PythonSettings:
     isolation: Isolation | str = Isolation.AUTO
     """`auto`, `bubblewrap`, `container`, or `none`, which is never chosen automatically."""
     container: Container | None = None
-    """If set, notebooks run in containers of its image."""
+    """The image in whose containers notebooks run, and its program; None for bubblewrap."""
     python: str | None = None
     """The Python of the notebooks, with ipykernel installed; by default, the server's own."""
     readable: tuple[str, ...] = ()
@@ -36,14 +36,14 @@ class PythonSettings:
     grace_seconds: float = 5.0
     """Time that interrupted code has to end before the kernel is killed."""
     output_characters: int = 20_000
-    """Most characters of a call's text; the rest is cut out of its middle."""
+    """The most characters of a call's text; the rest is cut out of its middle."""
     attachments: int = 20
-    """Most attachments of a call: images and files."""
+    """The most attachments of a call: images and files."""
     attachment_bytes: int = 10 * _MIB
-    """Largest attachment; all attachments of a call have at most three times as many bytes."""
+    """The most bytes of an attachment; all those of a call have at most three times as many."""
 
     notebooks: int = 8
-    """Most notebooks at a time."""
+    """The most notebooks at a time."""
     prestarted: int = 1
     """Notebooks that are started before a conversation needs them."""
     wait_seconds: float = 30.0
@@ -53,7 +53,7 @@ class PythonSettings:
     idle_seconds: float = 1200.0
     """Time without calls after which a notebook ends."""
     state_bytes: int = 4 * _MIB
-    """Most bytes of files and their paths in a session; these files outlive the notebook."""
+    """The most bytes of files and their paths in a session; these files outlive the notebook."""
 
     def __post_init__(self) -> None:
         Isolation(self.isolation)

@@ -85,7 +85,7 @@ class RemotePath:
 
     @property
     def suffixes(self) -> list[str]:
-        """All ends of the name."""
+        """The ends of the name, from each of its points, as those of a `Path`."""
         return PurePosixPath(self.name).suffixes
 
     def open(self, _mode: str = "rb") -> BinaryIO:

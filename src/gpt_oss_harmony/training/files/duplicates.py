@@ -200,6 +200,7 @@ def _hashes(messages: Sequence[Message], examples: Sequence[TrainingExample]) ->
     for example in examples:
         for part in example.messages:
             role = messages[part.message].author.role
+            # Rows of a set share their instructions, which would make other rows alike.
             if part.message not in bodies and role not in (Role.SYSTEM, Role.DEVELOPER):
                 bodies[part.message] = example.input_ids[part.body : part.end - 1]
     tokens = array("i", (token for index in sorted(bodies) for token in bodies[index]))

@@ -241,7 +241,7 @@ _EXAMPLE = (
     '{{"role": "assistant", "content": "..."}}]}}'
 )
 _OTHER_FILES = {".json": "write each row on a line of its own: jq -c '.[]' {path} > rows.jsonl"}
-"""What to do with other files, by the end of their names."""
+"""The remedies for other files, by the end of their names."""
 
 
 def _kind(path: Path | RemotePath) -> FileKind | None:

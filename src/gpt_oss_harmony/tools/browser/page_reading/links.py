@@ -9,7 +9,7 @@ from .characters import clean_label
 __all__ = ["LINK_LIMIT", "LinkList", "cut_text", "domain_of"]
 
 LINK_LIMIT = 10_000
-"""Most links of a page that get a number; further links stay as text."""
+"""The most links of a page that get a number; further links stay as text."""
 
 _ADDRESS_LIMIT = 4_000  # characters
 

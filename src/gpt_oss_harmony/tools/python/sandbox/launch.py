@@ -59,7 +59,7 @@ print(json.dumps({"missing": missing, "program": sys.executable, "prefixes": lis
 
 
 class SandboxError(HarmonyError):
-    """No sandbox can be made; the message names what to install or to set."""
+    """A sandbox cannot be made; the message names what to install or to set."""
 
 
 class SandboxGone(HarmonyError):

@@ -25,12 +25,12 @@ from .limits import ControlGroup, Limits, breach, count_files, process_tree
 __all__ = ["MAX_DATA", "MAX_TEXT", "FrameError", "Sandbox", "pack_frame", "read_frame"]
 
 MAX_TEXT = 4 << 20
-"""Most bytes of the JSON of a frame."""
+"""The most bytes of the JSON of a frame."""
 MAX_DATA = 32 << 20
-"""Most bytes that follow it."""
+"""The most bytes that follow it."""
 
 _LENGTHS = struct.Struct(">II")
-_START_SECONDS = 90
+_START_SECONDS = 90  # longer than the agent waits for a kernel, so that its error arrives
 _RESPONSE_SECONDS = 30.0
 _LOG_BYTES = 2000
 _DISCARDED = 1 << 16  # bytes at a time

@@ -19,7 +19,7 @@ _EXITING = 0x4  # PF_EXITING: the process runs no code any more, but the kernel 
 
 
 class Processes:
-    """All other processes of the sandbox; without one, only the process group of the kernel.
+    """The other processes of the sandbox; without a sandbox, only the kernel's process group.
 
     `of_server` is the PID namespace of the server: signals to all processes are safe only in
     another one.
