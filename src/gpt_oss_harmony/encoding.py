@@ -98,7 +98,7 @@ class HarmonyEncoding:
             raise ConversationError(
                 f"the last message must be by {role.value!r} to be continued, but {found}"
             )
-        config = config or RenderConversationConfig()
+        config = _checked(config)
         tokens = self.render_conversation(Conversation(messages=before), config)
         options = RenderOptions(
             schema_dialect=config.schema_dialect, header_style=config.header_style
@@ -174,8 +174,7 @@ class HarmonyEncoding:
                 f"conversation must be a Conversation, not {type(conversation).__name__}; "
                 "write Conversation.from_messages([...])"
             )
-        config = config or RenderConversationConfig()
-        return self._renderer.conversation(conversation.messages, config)
+        return self._renderer.conversation(conversation.messages, _checked(config))
 
     def _segments(
         self, conversation: Conversation, config: RenderConversationConfig | None
@@ -255,6 +254,17 @@ class HarmonyEncoding:
     def stop_tokens_for_assistant_actions(self) -> list[int]:
         """Return the tokens at which sampling stops: ``<|return|>`` and ``<|call|>``."""
         return [RETURN, CALL]
+
+
+def _checked(config: RenderConversationConfig | None) -> RenderConversationConfig:
+    if config is None:
+        return RenderConversationConfig()
+    if not isinstance(config, RenderConversationConfig):
+        raise TypeError(
+            f"config must be a RenderConversationConfig, not {type(config).__name__}; "
+            "write RenderConversationConfig(auto_drop_analysis=False)"
+        )
+    return config
 
 
 def load_harmony_encoding(name: str | HarmonyEncodingName) -> HarmonyEncoding:

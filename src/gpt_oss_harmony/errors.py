@@ -6,6 +6,8 @@ in openai-harmony. Errors about an argument are also a `ValueError`.
 
 from __future__ import annotations
 
+import sys
+
 __all__ = [
     "ConversationError",
     "HarmonyError",
@@ -61,6 +63,8 @@ class TokenError(HarmonyError):
         self.position = position
         self.state = state
         self.detail = detail
+        if sys.version_info >= (3, 11):  # at the end of a traceback, not in the words
+            self.add_note("With strict=False, the parser repairs this, and lists its repairs.")
 
     def __str__(self) -> str:
         words = f"{self.problem}: {self.detail}" if self.detail else self.problem

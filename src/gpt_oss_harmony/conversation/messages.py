@@ -48,7 +48,8 @@ class Role(str, Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> Role:
-        raise ValueError(f"Unknown role: {value!r}")
+        known = ", ".join(repr(role.value) for role in cls)
+        raise ValueError(f"Unknown role: {value!r} (known: {known})")
 
 
 class Author(BaseModel):
@@ -76,8 +77,10 @@ _CONTENT_TYPES: dict[str, type[Content]] = {
 
 def _read_content(raw: object) -> object:
     """Read a content dict, either with a ``type`` or as pydantic's `model_dump` writes it."""
-    if type(raw) is TextContent or not isinstance(raw, Mapping):  # the first test is quick
+    if type(raw) is TextContent or isinstance(raw, Content):  # the first test is quick
         return raw
+    if not isinstance(raw, Mapping):
+        raise ValueError(_no_content(raw))
     kind = raw.get("type")
     if kind is None:
         fits = (c for c in _CONTENT_TYPES.values() if raw.keys() <= c.model_fields.keys())
@@ -87,6 +90,14 @@ def _read_content(raw: object) -> object:
     if content_class is None:
         raise ValueError(_unknown_variant(raw))
     return content_class.model_validate(raw)
+
+
+def _no_content(raw: object) -> str:
+    if isinstance(raw, str):
+        return "write TextContent(text=...) for a text in a list of contents"
+    if isinstance(raw, (list, tuple)):
+        return "one content, not a list; Message.from_role_and_contents takes several"
+    return "a content is a text, or a TextContent, SystemContent or DeveloperContent"
 
 
 def _unknown_variant(raw: object) -> str:
@@ -186,6 +197,20 @@ class Message(BaseModel):
         return _message_from_dict(data, field="")
 
 
+def _read_message(raw: object) -> object:
+    """Refuse what people write instead of a message, with the way to make one."""
+    if isinstance(raw, Message):
+        return raw
+    if not isinstance(raw, Mapping):
+        raise ValueError("expected a Message; a conversation is a list of them")
+    if "role" in raw and "author" not in raw:
+        raise ValueError(
+            "Message.from_dict() reads a dict with a role; "
+            "conversation_from_chat() in gpt_oss_harmony.apis.chat_input reads Chat Completions"
+        )
+    return raw
+
+
 class Conversation(BaseModel):
     """A list of messages, in order.
 
@@ -194,7 +219,7 @@ class Conversation(BaseModel):
     [TextContent(text='hi')]
     """
 
-    messages: list[Message] = Field(default_factory=list)
+    messages: list[Annotated[Message, BeforeValidator(_read_message)]] = Field(default_factory=list)
 
     @classmethod
     def from_messages(cls, messages: Sequence[Message]) -> Conversation:
@@ -223,8 +248,18 @@ class Conversation(BaseModel):
             raw = json.loads(payload)
         except RecursionError:
             raise ConversationError("the JSON is nested too deeply to be read") from None
-        except (TypeError, ValueError) as error:  # not text, not JSON, or a number with many digits
+        except TypeError:
+            found = type(payload).__name__
+            raise ConversationError(
+                f"expected JSON as text, not {found}; json.dumps() writes it, and "
+                "Message.from_dict() reads one message from a dict"
+            ) from None
+        except ValueError as error:  # not JSON, or a number with many digits
             raise ConversationError(f"not valid JSON: {error}") from error
+        if isinstance(raw, list):
+            raise ConversationError(
+                f'expected an object, {{"messages": [...]}}, found the list {shown(raw)}'
+            )
         messages = _require(_object(raw, field=""), "messages", list, field="")
         return cls(
             messages=[
