@@ -76,6 +76,7 @@ from openai_harmony import HarmonyEncodingName, Role, load_harmony_encoding
 import openai_harmony, gpt_oss_harmony
 assert Role is gpt_oss_harmony.Role
 assert importlib.util.find_spec("openai_harmony")
+assert openai_harmony.__file__.endswith("drop_in.py")
 encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 print(__name__, sys.argv[1:], encoding.encode("hi"))
 """
