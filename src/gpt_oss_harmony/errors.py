@@ -14,6 +14,7 @@ __all__ = [
     "SchemaError",
     "TokenError",
     "VocabularyError",
+    "wrong_type",
 ]
 
 
@@ -75,3 +76,12 @@ class TokenError(HarmonyError):
 
 class VocabularyError(HarmonyError, ValueError):
     """A text or a token id is not in the vocabulary, or the vocabulary's file is damaged."""
+
+
+def wrong_type(name: str, expected: str, value: object, remedy: str) -> TypeError:
+    """Make the error for an argument of another type; `remedy` is what to write instead.
+
+    >>> print(wrong_type("config", "a RenderOptions", {}, "write RenderOptions()"))
+    config must be a RenderOptions, not dict; write RenderOptions()
+    """
+    return TypeError(f"{name} must be {expected}, not {type(value).__name__}; {remedy}")

@@ -25,6 +25,7 @@ from gpt_oss_harmony.apis import (
     ResponsesRequest,
     field_path,
     read_body,
+    turn_of_chat,
 )
 from gpt_oss_harmony.engines import Sampling
 
@@ -269,3 +270,9 @@ def test_every_field_is_used_or_refused(body: type[RequestBody]) -> None:
         if field.annotation is not Any and not re.search(rf"\.{name}\b|[\"']{name}[\"']", code)
     }
     assert unused <= READ_BY_PREFIX
+
+
+def test_a_dict_is_no_request() -> None:
+    request: Any = {"messages": MESSAGES}
+    with pytest.raises(TypeError, match=r"write ChatRequest\(\*\*request\)"):
+        turn_of_chat(request)

@@ -17,7 +17,7 @@ from pydantic import (
     WrapSerializer,
 )
 
-from ..errors import ConversationError
+from ..errors import ConversationError, wrong_type
 from .content import Content, DeveloperContent, SystemContent, TextContent
 from .json_field import missing_field, shown
 from .tool_namespaces import ToolDescription
@@ -27,6 +27,7 @@ __all__ = [
     "Conversation",
     "Message",
     "Role",
+    "checked_conversation",
     "declared_tools",
     "declares_functions",
     "is_answer",
@@ -267,6 +268,16 @@ class Conversation(BaseModel):
                 for index, item in enumerate(messages)
             ]
         )
+
+
+def checked_conversation(conversation: object) -> Conversation:
+    """Return a conversation; raise `TypeError` for what people pass instead of one."""
+    if isinstance(conversation, Conversation):
+        return conversation
+    remedy = "write Conversation.from_messages([...])"
+    if isinstance(conversation, Mapping):
+        remedy += ", or conversation_from_chat() of gpt_oss_harmony.apis.chat_input"
+    raise wrong_type("conversation", "a Conversation", conversation, remedy)
 
 
 def is_answer(message: Message) -> bool:
