@@ -12,6 +12,8 @@ import pickle
 import re
 import subprocess
 import sys
+import traceback
+from collections.abc import Callable
 from datetime import date
 from importlib import resources
 from pathlib import Path
@@ -633,14 +635,126 @@ def test_encode_wants_text() -> None:
             encode(value)
 
 
-def test_arguments_of_another_type_are_named() -> None:
-    message = Message.from_role_and_content(Role.USER, "Hi")
-    with pytest.raises(TypeError, match=r"not list; write Conversation.from_messages"):
-        ENCODING.render_conversation_for_completion([message], Role.ASSISTANT)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"must be a Message, not Conversation"):
-        ENCODING.render(Conversation.from_messages([message]))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"not date; a date has isoformat"):
-        SystemContent.new().with_conversation_start_date(date(2025, 6, 28))  # type: ignore[arg-type]
+def a_prompt(**arguments: Any) -> list[int]:
+    values: dict[str, Any] = {"conversation": Conversation(), "next_turn_role": Role.ASSISTANT}
+    return ENCODING.render_conversation_for_completion(**values | arguments)
+
+
+CHAT_TOOL = {"type": "function", "function": {"name": "f", "description": "d"}}
+A_TOOL = ToolDescription.new("f", "d")
+A_PARSER: Any = StreamableParser(ENCODING, Role.ASSISTANT)
+A_MESSAGE: Any = Message
+A_CONVERSATION: Any = Conversation
+A_DEVELOPER: Any = DeveloperContent.new()
+AN_ENCODING: Any = ENCODING
+
+MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    "a list for a conversation": (
+        lambda: a_prompt(conversation=[a_message()]),
+        TypeError,
+        r"not list; write Conversation.from_messages",
+    ),
+    "a conversation for a message": (
+        lambda: AN_ENCODING.render(Conversation.from_messages([a_message()])),
+        TypeError,
+        "must be a Message, not Conversation",
+    ),
+    "a dict for options": (
+        lambda: a_prompt(config={"auto_drop_analysis": False}),
+        TypeError,
+        r"not dict; write RenderConversationConfig\(auto_drop_analysis=False\)",
+    ),
+    "a role misspelt": (
+        lambda: a_prompt(next_turn_role="asistant"),
+        ValueError,
+        "Unknown role: 'asistant' .known: 'user', 'assistant', 'system', 'developer', 'tool'",
+    ),
+    "a date for its text": (
+        lambda: SystemContent.new().with_conversation_start_date(date(2025, 6, 28)),  # type: ignore[arg-type]
+        TypeError,
+        "not date; a date has isoformat",
+    ),
+    "a dict for a message": (
+        lambda: A_CONVERSATION.from_messages([{"role": "user", "content": "Hi"}]),
+        pydantic.ValidationError,
+        r"Message.from_dict\(\) reads a dict .* conversation_from_chat\(\)",
+    ),
+    "one message for a list": (
+        lambda: A_CONVERSATION.from_messages(a_message()),
+        pydantic.ValidationError,
+        "expected a Message; a conversation is a list of them",
+    ),
+    "no content": (
+        lambda: A_MESSAGE.from_role_and_content(Role.USER, None),
+        pydantic.ValidationError,
+        "a text, or a TextContent, SystemContent or DeveloperContent",
+    ),
+    "a list for a content": (
+        lambda: A_MESSAGE.from_role_and_content(Role.USER, ["Hi"]),
+        pydantic.ValidationError,
+        "Message.from_role_and_contents takes several",
+    ),
+    "a text among contents": (
+        lambda: A_MESSAGE.from_role_and_contents(Role.USER, ["Hi"]),
+        pydantic.ValidationError,
+        r"write TextContent\(text=...\)",
+    ),
+    "a tool of Chat Completions": (
+        lambda: A_DEVELOPER.with_function_tools([CHAT_TOOL]),
+        pydantic.ValidationError,
+        r"write ToolDescription.new\(name, description, parameters\)",
+    ),
+    "one tool for a list": (
+        lambda: A_DEVELOPER.with_function_tools(A_TOOL),
+        pydantic.ValidationError,
+        "expected a ToolDescription; tools are a list of them",
+    ),
+    "a dict for JSON": (
+        lambda: A_CONVERSATION.from_json({"messages": []}),
+        ConversationError,
+        r"not dict; json.dumps\(\) writes it, and Message.from_dict\(\)",
+    ),
+    "a list of messages in JSON": (
+        lambda: Conversation.from_json('[{"role": "user", "content": "Hi"}]'),
+        ConversationError,
+        r'expected an object, \{"messages": \[...\]\}, found the list',
+    ),
+    "one token for a list": (
+        lambda: AN_ENCODING.decode(5),
+        TypeError,
+        r"found int; write \[token\] for one",
+    ),
+    "a text for a token": (
+        lambda: A_PARSER.process("final"),
+        TypeError,
+        r"encode\(\) turns text into token ids",
+    ),
+    "a list for a token": (
+        lambda: A_PARSER.process([200005]),
+        TypeError,
+        r"process_many\(\) takes a list",
+    ),
+    "a batch for a completion": (
+        lambda: AN_ENCODING.parse_messages_from_completion_tokens([[200005]], strict=False),
+        VocabularyError,
+        r"pass one row of a batch, such as batch\[0\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_an_error_names_the_remedy(mistake: str) -> None:
+    call, error, remedy = MISTAKES[mistake]
+    with pytest.raises(error, match=remedy):
+        call()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="errors have no notes")
+def test_an_error_of_strict_parsing_mentions_lenient_parsing() -> None:
+    with pytest.raises(TokenError) as caught:
+        ENCODING.parse_messages_from_completion_tokens(ENCODING.encode("4"), Role.ASSISTANT)
+    assert "strict=False" in "".join(traceback.format_exception_only(caught.value))
+    assert "strict=False" not in str(caught.value)
 
 
 @pytest.mark.parametrize("channel", ["analysis", "commentary", "final"])

@@ -137,6 +137,22 @@ def test_the_first_screen_has_a_clone_and_its_commands(page: Path) -> None:
         assert re.search(rf"^{target}: \$\(VENV\)/\.installed", makefile, re.MULTILINE), target
 
 
+def test_the_plugin_s_page_begins_with_the_numbers_of_its_table() -> None:
+    page = (ROOT / "docs" / "guides" / "vllm.md").read_text(encoding="utf-8")
+    (turns,) = re.findall(r"^\| (\d+) malformed turns \|", page, re.MULTILINE)
+    meant = {
+        program: [int(n) for n in re.findall(rf"^\| .+, {program} \| (\d+) \|", page, re.MULTILINE)]
+        for program in ("vLLM", "with the plugin")
+    }
+    assert {len(counts) for counts in meant.values()} == {4}
+    alone, plugin = (f"{min(counts)} to {max(counts)}" for counts in meant.values())
+    summary = " ".join(page.split())
+    assert (
+        f"Of [{turns} malformed turns](#what-its-users-get), vLLM alone returns {alone}" in summary
+    )
+    assert f"With the plugin it returns {plugin}." in summary
+
+
 SWITCH = ROOT / "docs" / "start" / "switch.md"
 WRITTEN_FOR_OPENAI_HARMONY = """import openai_harmony as library
 from openai_harmony import Role

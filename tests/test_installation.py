@@ -51,6 +51,22 @@ def test_the_text_for_a_missing_package() -> None:
     assert text == "keys need alembic; pip install 'gpt-oss-harmony[serve]'"
 
 
+@pytest.mark.parametrize(
+    ("package", "missing", "extra"),
+    [
+        ("grammar", "llguidance", "grammar"),
+        ("server", "uvicorn", "serve"),
+        ("tools.browser", "selectolax.lexbor", "tools"),
+        ("tools.mcp", "mcp", "tools"),
+        ("training.files", "numpy", "train"),
+    ],
+)
+def test_a_package_without_its_extra_names_it(package: str, missing: str, extra: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; import gpt_oss_harmony.{package}"
+    last_line = run(ROOT, "-c", code).stderr.splitlines()[-1]
+    assert f"{missing}; pip install 'gpt-oss-harmony[{extra}]'" in last_line
+
+
 # The drop-in
 
 COMPILED = ("openai_harmony.abi3.so", "openai_harmony.pyd")
@@ -60,6 +76,7 @@ from openai_harmony import HarmonyEncodingName, Role, load_harmony_encoding
 import openai_harmony, gpt_oss_harmony
 assert Role is gpt_oss_harmony.Role
 assert importlib.util.find_spec("openai_harmony")
+assert openai_harmony.__file__.endswith("drop_in.py")
 encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 print(__name__, sys.argv[1:], encoding.encode("hi"))
 """

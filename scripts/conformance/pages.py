@@ -2,10 +2,11 @@
 
     python scripts/conformance/pages.py [--check]
 
-``packages/conformance/SPECIFICATION.md`` is made from the rules and the cases. The tables in
-``docs/understand/conformance.md`` are made from ``packages/conformance/results.json``, which
-``make conformance`` writes, and from ``packages/conformance/notes.json``, which describes what
-users see if an implementation fails a rule. With ``--check`` nothing is written; the exit status
+``packages/conformance/SPECIFICATION.md`` is made from the rules and the cases. The table in
+``docs/understand/conformance.md`` and the lists in ``conformance-results.md`` beside it are made
+from ``packages/conformance/results.json``, which ``make conformance`` writes, and from
+``packages/conformance/notes.json``, which describes what users see if an implementation fails a
+rule. With ``--check`` nothing is written; the exit status
 says whether anything would change.
 """
 
@@ -22,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KIT = ROOT / "packages" / "conformance"
 DATA = KIT / "gpt_oss_harmony_conformance"
 PAGE = ROOT / "docs" / "understand" / "conformance.md"
+RESULTS_PAGE = PAGE.with_name("conformance-results.md")
 SPECIFICATION = KIT / "SPECIFICATION.md"
 RESULTS = KIT / "results.json"
 NOTES = KIT / "notes.json"
@@ -87,39 +89,56 @@ def _source(source: str) -> str:
 # The table of implementations
 
 
-def page() -> str:
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
+def pages() -> dict[Path, str]:
+    """The text of each page with results, which stand between two comments."""
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    lines = "\n".join(_results(read_rules(), read_cases(), results))
-    return f"{before}{BEGIN}\n{lines}\n{END}{after}"
+    arguments = (read_rules(), read_cases(), results)
+    made = {PAGE: _overview(*arguments), RESULTS_PAGE: _results(*arguments)}
+    texts = {}
+    for path, lines in made.items():
+        before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+        _, _, after = rest.partition(END)
+        joined = "\n".join(lines)
+        texts[path] = f"{before}{BEGIN}\n{joined}\n{END}{after}"
+    return texts
 
 
-def _results(rules: Json, cases: dict[str, list[Json]], results: Json) -> Iterator[str]:
-    implementations = results["implementations"]
+def _overview(rules: Json, cases: dict[str, list[Json]], results: Json) -> Iterator[str]:
+    """One row for each implementation."""
     levels = [level["id"] for level in rules["levels"]]
     yield f"Version {results['specification']} of the kit, {results['date']}.\n"
     yield _row("Implementation", "Version", "What was tested", *levels)
     yield _row(*["---"] * (3 + len(levels)))
-    for one in implementations:
+    for one in results["implementations"]:
         cells = [_level_cell(one, level, rules, cases) for level in levels]
         yield _row(one["name"], one["version"], one["asked"], *cells)
-    for level in levels:
+    total = sum(map(len, cases.values()))
+    behind = [one["name"] for one in results["implementations"] if one["cases"] != total]
+    if behind:
+        names = ", ".join(behind)
+        yield f"\nNot yet run with the newest of the {total} cases, which count as passed: {names}."
+
+
+def _results(rules: Json, cases: dict[str, list[Json]], results: Json) -> Iterator[str]:
+    """What users of each implementation see, then a table for each level, with a row for a rule."""
+    implementations = results["implementations"]
+    notes = json.loads(NOTES.read_text(encoding="utf-8"))
+    listed: list[list[str]] = []
+    yield "## By program"
+    for one in implementations:
+        if one["failed"] not in listed:  # the library in another Python fails the same cases
+            yield from _failures(one, rules, cases, notes.get(one["name"], {}))
+        listed.append(one["failed"])
+    yield "\n## By rule"
+    for level in (level["id"] for level in rules["levels"]):
         asked = [one for one in implementations if _level_cell(one, level, rules, cases) != "–"]
-        yield f"\n### {level.capitalize()} by rule\n"
+        yield f"\n### {level.capitalize()}\n"
         yield _row("Rule", *(one["name"] for one in asked))
         yield _row(*["---"] * (1 + len(asked)))
         for rule in rules["rules"]:
             if rule["level"] == level:
                 cells = [_rule_cell(one, rule["id"], cases) for one in asked]
                 yield _row(_link(rule["id"]), *cells)
-    notes = json.loads(NOTES.read_text(encoding="utf-8"))
-    listed: list[list[str]] = []
-    for one in implementations:
-        if one["failed"] not in listed:  # the library in another Python fails the same cases
-            yield from _failures(one, rules, cases, notes.get(one["name"], {}))
-        listed.append(one["failed"])
 
 
 def _row(*cells: str) -> str:
@@ -138,7 +157,7 @@ def _failures(
             example = f"{_link(rule['id'])} (`{failed[0]}`{more})"
             effects.setdefault(notes.get(rule["id"], rule["effect"]), []).append(example)
     if effects:
-        yield f"\n### What users see: {one['name']}\n"
+        yield f"\n### {one['name']}\n"
     for effect, examples in effects.items():
         yield f"- {effect} {', '.join(examples)}"
 
@@ -170,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, only compare")
     check = parser.parse_args(arguments).check
     changed = False
-    for path, text in ((SPECIFICATION, specification()), (PAGE, page())):
+    for path, text in {SPECIFICATION: specification(), **pages()}.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             changed = True
             print("would change" if check else "wrote", path.relative_to(ROOT))

@@ -271,8 +271,13 @@ def respelled(example: Case, spelling: str) -> Case:
 
 
 def recorded(case: Case) -> Case:
-    """The case with its expected values made anew."""
-    given, expected = dict(case["input"]), dict(case["expected"])
+    """The case with its expected values made anew; a new case has none yet."""
+    needed = {"id", "rule", "source", "checked", "operation", "input"}
+    if case.get("checked") != "recorded":
+        needed.add("expected")
+    if missing := ", ".join(sorted(needed - case.keys())):
+        sys.exit(f"record_cases: the case {case.get('id', case)!r} lacks {missing}")
+    given, expected = dict(case["input"]), dict(case.get("expected", {}))
     if case["operation"] in ("parse", "stream") and "text" in given:
         given["tokens"] = encoded(given["text"])
     how = case["checked"]

@@ -162,6 +162,7 @@ def result_of(one: Implementation, python: Path) -> dict[str, Any] | None:
         "name": one.name,
         "version": described["version"],
         "asked": one.asked,
+        "cases": len(written["results"]),
         "failed": ids("failed"),
         "unsupported": ids("unsupported"),
     }

@@ -84,6 +84,7 @@ def register() -> ModuleType:
         )
     module = ModuleType(_NAME, "The public names of openai-harmony 0.0.8, from gpt-oss-harmony.")
     module.__spec__ = ModuleSpec(_NAME, None, origin=__file__)  # `find_spec` needs one
+    module.__file__ = __file__  # people print it to see which library a program has
     module.__dict__.update({name: globals()[name] for name in __all__}, __all__=list(__all__))
     sys.modules[_NAME] = module
     return module

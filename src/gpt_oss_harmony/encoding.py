@@ -9,8 +9,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
 from .config import RenderConversationConfig, RenderOptions
-from .conversation.messages import Conversation, Message, Role, is_answer
-from .errors import ConversationError, VocabularyError
+from .conversation.messages import Conversation, Message, Role, checked_conversation, is_answer
+from .errors import ConversationError, VocabularyError, wrong_type
 from .parsing.parser import parse_messages
 from .rendering.segments import Segment
 from .tokens.encoder import id_list
@@ -98,7 +98,7 @@ class HarmonyEncoding:
             raise ConversationError(
                 f"the last message must be by {role.value!r} to be continued, but {found}"
             )
-        config = config or RenderConversationConfig()
+        config = _checked(config)
         tokens = self.render_conversation(Conversation(messages=before), config)
         options = RenderOptions(
             schema_dialect=config.schema_dialect, header_style=config.header_style
@@ -127,10 +127,8 @@ class HarmonyEncoding:
     def render(self, message: Message, render_options: RenderOptions | None = None) -> list[int]:
         """Render one message, from ``<|start|>`` to its stop token."""
         if not isinstance(message, Message):
-            raise TypeError(
-                f"message must be a Message, not {type(message).__name__}; "
-                "render_conversation() renders a whole Conversation"
-            )
+            remedy = "render_conversation() renders a whole Conversation"
+            raise wrong_type("message", "a Message", message, remedy)
         options = render_options or RenderOptions()
         (rendered,) = self._renderer.messages(
             [message],
@@ -169,13 +167,8 @@ class HarmonyEncoding:
     def _rendered(
         self, conversation: Conversation, config: RenderConversationConfig | None
     ) -> tuple[Sequence[int], list[Rendered]]:
-        if not isinstance(conversation, Conversation):
-            raise TypeError(
-                f"conversation must be a Conversation, not {type(conversation).__name__}; "
-                "write Conversation.from_messages([...])"
-            )
-        config = config or RenderConversationConfig()
-        return self._renderer.conversation(conversation.messages, config)
+        messages = checked_conversation(conversation).messages
+        return self._renderer.conversation(messages, _checked(config))
 
     def _segments(
         self, conversation: Conversation, config: RenderConversationConfig | None
@@ -255,6 +248,15 @@ class HarmonyEncoding:
     def stop_tokens_for_assistant_actions(self) -> list[int]:
         """Return the tokens at which sampling stops: ``<|return|>`` and ``<|call|>``."""
         return [RETURN, CALL]
+
+
+def _checked(config: RenderConversationConfig | None) -> RenderConversationConfig:
+    if config is None:
+        return RenderConversationConfig()
+    if not isinstance(config, RenderConversationConfig):
+        remedy = "write RenderConversationConfig(auto_drop_analysis=False)"
+        raise wrong_type("config", "a RenderConversationConfig", config, remedy)
+    return config
 
 
 def load_harmony_encoding(name: str | HarmonyEncodingName) -> HarmonyEncoding:

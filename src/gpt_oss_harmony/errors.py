@@ -6,12 +6,15 @@ in openai-harmony. Errors about an argument are also a `ValueError`.
 
 from __future__ import annotations
 
+import sys
+
 __all__ = [
     "ConversationError",
     "HarmonyError",
     "SchemaError",
     "TokenError",
     "VocabularyError",
+    "wrong_type",
 ]
 
 
@@ -61,6 +64,8 @@ class TokenError(HarmonyError):
         self.position = position
         self.state = state
         self.detail = detail
+        if sys.version_info >= (3, 11):  # at the end of a traceback, not in the words
+            self.add_note("With strict=False, the parser repairs this, and lists its repairs.")
 
     def __str__(self) -> str:
         words = f"{self.problem}: {self.detail}" if self.detail else self.problem
@@ -71,3 +76,12 @@ class TokenError(HarmonyError):
 
 class VocabularyError(HarmonyError, ValueError):
     """A text or a token id is not in the vocabulary, or the vocabulary's file is damaged."""
+
+
+def wrong_type(name: str, expected: str, value: object, remedy: str) -> TypeError:
+    """Make the error for an argument of another type; `remedy` is what to write instead.
+
+    >>> print(wrong_type("config", "a RenderOptions", {}, "write RenderOptions()"))
+    config must be a RenderOptions, not dict; write RenderOptions()
+    """
+    return TypeError(f"{name} must be {expected}, not {type(value).__name__}; {remedy}")

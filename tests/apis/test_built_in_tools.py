@@ -140,12 +140,22 @@ def test_built_in_tools_are_named_only_where_they_are_described() -> None:
     found = set[str]()
     for path in (*package.rglob("*.*"), *plugin.rglob("*.*")):
         place = path.relative_to(package).as_posix() if path.is_relative_to(package) else path.name
-        if path.suffix not in (".py", ".js") or place.startswith(("tools/browser", "tools/python")):
+        own_package = place.startswith(tuple(f"tools/{name}/" for name in BUILT_IN_TOOLS))
+        if path.suffix not in (".py", ".js") or own_package:
             continue  # the tools may name themselves
         named = {word for word in words(path) if word in BUILT_IN_TOOLS or pattern.search(word)}
         if named - ({"python"} if place in LANGUAGE else set()):
             found.add(place)
     assert found == DESCRIPTIONS.keys()
+
+
+@pytest.mark.parametrize("name", BUILT_IN_TOOLS)
+def test_a_tool_has_a_package_and_an_option(name: str) -> None:
+    package = Path(gpt_oss_harmony.__file__).parent
+    assert (package / "tools" / name / "__init__.py").is_file()
+    options = (package / "cli" / "options.py").read_text(encoding="utf-8")
+    option = name.replace("_", "-")
+    assert f'"--{option}"' in options, "a tool that no option opens cannot be used"
 
 
 @pytest.mark.parametrize("name", BUILT_IN_TOOLS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from openai.types.chat import completion_create_params as chat_params
 from openai.types.completion_create_params import CompletionCreateParamsBase
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
+import gpt_oss_harmony
 from gpt_oss_harmony import ConversationError
 from gpt_oss_harmony.apis import (
     ChatRequest,
@@ -22,6 +25,7 @@ from gpt_oss_harmony.apis import (
     ResponsesRequest,
     field_path,
     read_body,
+    turn_of_chat,
 )
 from gpt_oss_harmony.apis.request_body import SamplingFields
 from gpt_oss_harmony.apis.requests import ReasoningSettings
@@ -289,3 +293,27 @@ def test_the_mapping_needs_no_extra() -> None:
     command = [sys.executable, "-W", "error", "-c", BLOCKED]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+READ_BY_PREFIX = {"guided_json_object"}
+"""Fields whose names the code puts together."""
+
+
+@pytest.mark.parametrize("body", [*BODIES, MessagesRequest])
+def test_every_field_is_used_or_refused(body: type[RequestBody]) -> None:
+    """A field that nothing reads has no effect, in silence: use it, or make it `Unsupported`."""
+    package = Path(gpt_oss_harmony.__file__).parent
+    files = (path for layer in ("apis", "server") for path in (package / layer).rglob("*.py"))
+    code = "".join(path.read_text(encoding="utf-8") for path in files)
+    unused = {
+        name
+        for name, field in body.model_fields.items()
+        if field.annotation is not Any and not re.search(rf"\.{name}\b|[\"']{name}[\"']", code)
+    }
+    assert unused <= READ_BY_PREFIX
+
+
+def test_a_dict_is_no_request() -> None:
+    request: Any = {"messages": MESSAGES}
+    with pytest.raises(TypeError, match=r"write ChatRequest\(\*\*request\)"):
+        turn_of_chat(request)

@@ -192,3 +192,9 @@ def test_a_model_that_is_nowhere_is_an_error() -> None:
         asyncio.run(open_engine("/no/such/folder"))
     with pytest.raises(EngineError, match="/no/such/folder"):
         asyncio.run(open_engine(Path("/no/such/folder")))
+
+
+def test_settings_of_another_type_are_named() -> None:
+    settings: Any = {"temperature": 0}
+    with pytest.raises(TypeError, match=r"not dict; write Sampling\(temperature=0\)"):
+        asyncio.run(complete(ScriptedEngine(ANSWER), HI, settings))

@@ -97,6 +97,10 @@ def test_words_that_cannot_be_a_name(hub: Hub, name: str) -> None:
     assert hub.paths == []
 
 
+def test_the_address_of_a_server_needs_its_scheme() -> None:
+    assert "for a server, write http://localhost:8000" in problem("localhost:8000")
+
+
 @pytest.mark.parametrize("name", ["./nothing", "/no/such/folder", "a/b/c"])
 def test_missing_folders(hub: Hub, name: str) -> None:
     assert "there is no folder" in problem(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from gpt_oss_harmony import (
     Message,
     Role,
     ToolDescription,
+    VocabularyError,
 )
 from gpt_oss_harmony.grammar import (
     GrammarError,
@@ -28,6 +30,7 @@ from gpt_oss_harmony.grammar import (
     turn_grammar,
     with_token_ids,
 )
+from gpt_oss_harmony.grammar.structural_tag import structural_tag
 from gpt_oss_harmony.grammar.text_formats import TEXT_PATTERN
 from gpt_oss_harmony.grammar.token_table import token_table
 from support.examples import examples
@@ -357,3 +360,37 @@ def test_few_tokens_are_tried_one_by_one_in_text(text: str) -> None:
         walked.append(json.loads(progress)["progress"][0]["stats"]["trie_nodes_walked"])
         interpreter.commit_token(token)
     assert max(walked) < 10_000  # of 420,638
+
+
+A_GRAMMAR: Any = turn_grammar
+AN_OPTION: Any = TurnOptions
+EMPTY = Conversation()
+
+MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    "a list for a conversation": (
+        lambda: A_GRAMMAR([]), TypeError, r"not list; write Conversation\.from_messages"),
+    "a dict for options": (
+        lambda: A_GRAMMAR(EMPTY, {"tool_choice": "auto"}), TypeError, r"write TurnOptions\("),
+    "a list for the conversation of a tag": (
+        lambda: structural_tag([]), TypeError, r"write Conversation\.from_messages"),  # type: ignore[arg-type]
+    "a model for a response format": (
+        lambda: AN_OPTION(response_format=Message), GrammarError, r"model_json_schema\(\)"),
+    "a schema for a response format": (
+        lambda: A_GRAMMAR(EMPTY, AN_OPTION(response_format={"type": "object"})),
+        GrammarError, 'this is a schema; write {"type": "json_schema"'),
+    "a schema without a type": (
+        lambda: A_GRAMMAR(EMPTY, AN_OPTION(response_format={"properties": {}})),
+        GrammarError, 'this is a schema; write {"type": "json_schema"'),
+    "a conversation for a grammar": (
+        lambda: Matcher(EMPTY), TypeError, r"turn_grammar\(\) writes it"),  # type: ignore[arg-type]
+    "a text for tokens": (
+        lambda: find_mismatch(turn_grammar(EMPTY), "hi"),  # type: ignore[arg-type]
+        VocabularyError, "found str; encode it first"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_an_error_names_the_remedy(mistake: str) -> None:
+    call, error, remedy = MISTAKES[mistake]
+    with pytest.raises(error, match=remedy):
+        call()

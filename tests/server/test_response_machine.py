@@ -18,6 +18,7 @@ import pytest
 
 from gpt_oss_harmony import Message, Role
 from gpt_oss_harmony.apis import ResponsesRequest, response_of, turn_of_response
+from gpt_oss_harmony.conversation.built_in_tools import BUILT_IN_TOOLS, call_item
 from gpt_oss_harmony.server.generation.events import (
     Ending,
     MessageBegun,
@@ -103,6 +104,13 @@ KINDS = {
     "mcp call": Kind("commentary", "host.get_time", "{}"),
     "mcp call that needs an approval": Kind("commentary", "host.ask", "{}"),
 }
+
+
+def test_each_built_in_tool_is_called() -> None:
+    called = {call_item(kind.recipient).type for kind in KINDS.values() if kind.recipient}
+    assert {tool.item.type for tool in BUILT_IN_TOOLS.values()} <= called, "add its call to KINDS"
+
+
 SERVER_TOOLS = ("web search call", "code interpreter call", "mcp call")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from gpt_oss_harmony import (
 from gpt_oss_harmony.sampled_messages import SampledMessage
 from gpt_oss_harmony.training import (
     IGNORED,
+    TokenSequence,
     TrainingExample,
     TrainingOptions,
     find_prompt_difference,
@@ -321,3 +323,30 @@ def test_the_history_is_read_again_only_if_reasoning_may_be_left_out(
         plan = sequence_plan.plan_sequences(conversation(letters).messages, TrainingOptions())
         assert len(plan) == count + 1
         assert len(calls) == count
+
+
+AN_OPTION: Any = TrainingOptions
+TO_EXAMPLES: Any = training_examples
+
+MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    "a request for a conversation": (
+        lambda: TO_EXAMPLES({"messages": []}), TypeError, r"or conversation_from_chat\(\)"),
+    "a list for a conversation": (
+        lambda: TO_EXAMPLES([]), TypeError, r"write Conversation\.from_messages"),
+    "a list for the conversation of a sequence": (
+        lambda: TokenSequence.of_prompt([]),  # type: ignore[arg-type]
+        TypeError, r"write Conversation\.from_messages"),
+    "a dict for options": (
+        lambda: TO_EXAMPLES(Conversation(), {"turns": "last"}), TypeError, "TrainingOptions"),
+    "unknown turns": (
+        lambda: AN_OPTION(turns="first"), ValueError, "'all' or 'last', not 'first'"),
+    "a text for channels": (
+        lambda: AN_OPTION(channels="final"), TypeError, r"write frozenset\(\['final'\]\)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_an_error_names_the_remedy(mistake: str) -> None:
+    call, error, remedy = MISTAKES[mistake]
+    with pytest.raises(error, match=remedy):
+        call()

@@ -12,6 +12,7 @@ from ..conversation.messages import Conversation, declared_tools
 from ..conversation.tool_choice import ToolChoice
 from ..conversation.tool_namespaces import ToolNamespaceConfig
 from ..engines.engine import Sampling
+from ..errors import wrong_type
 from ..rendering.history import without_past_reasoning
 from .chat_input import ParsedRequest, read_chat
 from .constraints import (
@@ -187,6 +188,9 @@ def turn_of_chat(
 
 def _body(request: ResponsesRequest | ChatRequest) -> dict[str, Any]:
     """Return the fields of a request, with `reasoning` as JSON."""
+    if isinstance(request, Mapping):
+        remedy = "write ChatRequest(**request) or ResponsesRequest(**request)"
+        raise wrong_type("request", "a ChatRequest or ResponsesRequest", request, remedy)
     reasoning = request.reasoning
     return {**vars(request), "reasoning": None if reasoning is None else reasoning.model_dump()}
 

@@ -17,7 +17,7 @@ from pydantic import (
     WrapSerializer,
 )
 
-from ..errors import ConversationError
+from ..errors import ConversationError, wrong_type
 from .content import Content, DeveloperContent, SystemContent, TextContent
 from .json_field import missing_field, shown
 from .tool_namespaces import ToolDescription
@@ -27,6 +27,7 @@ __all__ = [
     "Conversation",
     "Message",
     "Role",
+    "checked_conversation",
     "declared_tools",
     "declares_functions",
     "is_answer",
@@ -48,7 +49,8 @@ class Role(str, Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> Role:
-        raise ValueError(f"Unknown role: {value!r}")
+        known = ", ".join(repr(role.value) for role in cls)
+        raise ValueError(f"Unknown role: {value!r} (known: {known})")
 
 
 class Author(BaseModel):
@@ -76,8 +78,10 @@ _CONTENT_TYPES: dict[str, type[Content]] = {
 
 def _read_content(raw: object) -> object:
     """Read a content dict, either with a ``type`` or as pydantic's `model_dump` writes it."""
-    if type(raw) is TextContent or not isinstance(raw, Mapping):  # the first test is quick
+    if type(raw) is TextContent or isinstance(raw, Content):  # the first test is quick
         return raw
+    if not isinstance(raw, Mapping):
+        raise ValueError(_no_content(raw))
     kind = raw.get("type")
     if kind is None:
         fits = (c for c in _CONTENT_TYPES.values() if raw.keys() <= c.model_fields.keys())
@@ -87,6 +91,14 @@ def _read_content(raw: object) -> object:
     if content_class is None:
         raise ValueError(_unknown_variant(raw))
     return content_class.model_validate(raw)
+
+
+def _no_content(raw: object) -> str:
+    if isinstance(raw, str):
+        return "write TextContent(text=...) for a text in a list of contents"
+    if isinstance(raw, (list, tuple)):
+        return "one content, not a list; Message.from_role_and_contents takes several"
+    return "a content is a text, or a TextContent, SystemContent or DeveloperContent"
 
 
 def _unknown_variant(raw: object) -> str:
@@ -189,6 +201,20 @@ class Message(BaseModel):
         return _message_from_dict(data, field="")
 
 
+def _read_message(raw: object) -> object:
+    """Refuse what people write instead of a message, with the way to make one."""
+    if isinstance(raw, Message):
+        return raw
+    if not isinstance(raw, Mapping):
+        raise ValueError("expected a Message; a conversation is a list of them")
+    if "role" in raw and "author" not in raw:
+        raise ValueError(
+            "Message.from_dict() reads a dict with a role; "
+            "conversation_from_chat() in gpt_oss_harmony.apis.chat_input reads Chat Completions"
+        )
+    return raw
+
+
 class Conversation(BaseModel):
     """A list of messages, in order.
 
@@ -197,7 +223,7 @@ class Conversation(BaseModel):
     [TextContent(text='hi')]
     """
 
-    messages: list[Message] = Field(default_factory=list)
+    messages: list[Annotated[Message, BeforeValidator(_read_message)]] = Field(default_factory=list)
 
     @classmethod
     def from_messages(cls, messages: Sequence[Message]) -> Conversation:
@@ -226,8 +252,18 @@ class Conversation(BaseModel):
             raw = json.loads(payload)
         except RecursionError:
             raise ConversationError("the JSON is nested too deeply to be read") from None
-        except (TypeError, ValueError) as error:  # not text, not JSON, or a number with many digits
+        except TypeError:
+            found = type(payload).__name__
+            raise ConversationError(
+                f"expected JSON as text, not {found}; json.dumps() writes it, and "
+                "Message.from_dict() reads one message from a dict"
+            ) from None
+        except ValueError as error:  # not JSON, or a number with many digits
             raise ConversationError(f"not valid JSON: {error}") from error
+        if isinstance(raw, list):
+            raise ConversationError(
+                f'expected an object, {{"messages": [...]}}, found the list {shown(raw)}'
+            )
         messages = _require(_object(raw, field=""), "messages", list, field="")
         return cls(
             messages=[
@@ -235,6 +271,16 @@ class Conversation(BaseModel):
                 for index, item in enumerate(messages)
             ]
         )
+
+
+def checked_conversation(conversation: object) -> Conversation:
+    """Return a conversation; raise `TypeError` for what people pass instead of one."""
+    if isinstance(conversation, Conversation):
+        return conversation
+    remedy = "write Conversation.from_messages([...])"
+    if isinstance(conversation, Mapping):
+        remedy += ", or conversation_from_chat() of gpt_oss_harmony.apis.chat_input"
+    raise wrong_type("conversation", "a Conversation", conversation, remedy)
 
 
 def is_answer(message: Message) -> bool:

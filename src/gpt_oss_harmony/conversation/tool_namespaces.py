@@ -5,9 +5,10 @@ The models were trained with the two built-in namespaces, `browser` and `python`
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel, BeforeValidator, field_validator
 
 __all__ = ["ToolDescription", "ToolNamespaceConfig", "namespace_of"]
 
@@ -42,6 +43,18 @@ class ToolDescription(BaseModel):
         )
 
 
+def _read_tool(raw: object) -> object:
+    """Refuse what people write instead of a tool, with the way to make one."""
+    if isinstance(raw, Mapping) and "function" in raw and "name" not in raw:
+        raise ValueError(
+            "for a tool of Chat Completions, write ToolDescription.new(name, description, "
+            "parameters) with the values of its 'function'"
+        )
+    if not isinstance(raw, (ToolDescription, Mapping)):
+        raise ValueError("expected a ToolDescription; tools are a list of them")
+    return raw
+
+
 class ToolNamespaceConfig(BaseModel):
     """Tools that share a prefix: `functions.now` is the tool `now` in the namespace `functions`.
 
@@ -50,7 +63,7 @@ class ToolNamespaceConfig(BaseModel):
 
     name: str
     description: str | None = None
-    tools: list[ToolDescription]
+    tools: list[Annotated[ToolDescription, BeforeValidator(_read_tool)]]
 
     @staticmethod
     def browser() -> ToolNamespaceConfig:

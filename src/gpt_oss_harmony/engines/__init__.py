@@ -22,6 +22,7 @@
 """
 
 import difflib
+import re
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -199,6 +200,8 @@ def _check_hub(model: str, options: Mapping[str, Any]) -> None:
     revision, remedy = options.get("revision"), "name a folder, a model on the hub, a URL, or demo"
     if difflib.get_close_matches(model, ["demo"]):
         remedy = "did you mean demo?"
+    elif re.fullmatch(r"[\w.-]+:\d+(/.*)?", model):
+        remedy = f"for a server, write http://{model}"
     try:
         cached = try_to_load_from_cache(model, "config.json", options.get("cache_dir"), revision)
         if isinstance(cached, str):

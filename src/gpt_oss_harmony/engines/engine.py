@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from ..errors import HarmonyError
+from ..errors import HarmonyError, wrong_type
 from ..tokens.special_tokens import CALL, RETURN
 
 __all__ = [
@@ -201,7 +201,10 @@ class Engine(ABC):
         once. Raises `ContextLengthError` if the prompt is too long, `SamplingError` for settings
         that this engine does not support, and `EngineError` if the engine fails.
         """
-        sampling = sampling or Sampling()
+        if sampling is None:
+            sampling = Sampling()
+        elif not isinstance(sampling, Sampling):
+            raise wrong_type("sampling", "a Sampling", sampling, "write Sampling(temperature=0)")
         tokens = list(prompt)
         if not tokens:
             raise SamplingError("the prompt is empty; send at least one token")

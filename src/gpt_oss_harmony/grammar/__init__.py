@@ -18,17 +18,24 @@ Needs the extra ``grammar`` (llguidance); `logits_processor` also needs ``transf
 
 from typing import TYPE_CHECKING, Any
 
-from .closing import ClosingMatcher, way_to_the_end
-from .errors import GrammarError
-from .gbnf import turn_gbnf
-from .json_schema import LoosenedSchema, enforceable_schema, loosened_schema
-from .matcher import BITMASK_WORDS, Matcher, Mismatch, fill_bitmasks, find_mismatch
-from .options import Call, ToolChoice, TurnOptions, declared_calls
-from .structural_tag import structural_tag
-from .text_formats import TextFormat
-from .token_table import for_llguidance_1_0, with_token_ids
-from .turn import TurnConstraint, turn_constraint, turn_grammar
-from .violations import Violation, find_violations
+from ..installation import missing_package
+
+try:
+    from .closing import ClosingMatcher, way_to_the_end
+    from .errors import GrammarError
+    from .gbnf import turn_gbnf
+    from .json_schema import LoosenedSchema, enforceable_schema, loosened_schema
+    from .matcher import BITMASK_WORDS, Matcher, Mismatch, fill_bitmasks, find_mismatch
+    from .options import Call, ToolChoice, TurnOptions, declared_calls
+    from .structural_tag import structural_tag
+    from .text_formats import TextFormat
+    from .token_table import for_llguidance_1_0, with_token_ids
+    from .turn import TurnConstraint, turn_constraint, turn_grammar
+    from .violations import Violation, find_violations
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        missing_package("grammars need", error, "grammar"), name=error.name
+    ) from error
 
 if TYPE_CHECKING:
     from .logits_processor import GrammarLogitsProcessor as GrammarLogitsProcessor

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from llguidance import LLExecutor, LLMatcher, LLParserLimits
 
 from ..encoding import load_harmony_encoding
+from ..errors import wrong_type
 from ..rendering.cache import SharedCache
 from ..tokens.special_tokens import VOCABULARY_SIZE
+from ..tokens.tokenizer import collection_of_ids
 from .engine_trial import ENGINE_FUEL
 from .errors import GrammarError
 from .token_table import MODEL_VOCABULARY_SIZE, token_table
@@ -86,6 +88,9 @@ class Matcher:
     __slots__ = ("_compiled", "_counts", "_grammar", "_marks", "_matcher", "_tokens")
 
     def __init__(self, grammar: str) -> None:
+        if not isinstance(grammar, str):
+            remedy = "turn_grammar() writes it for a conversation"
+            raise wrong_type("grammar", "the text of a grammar", grammar, remedy)
         self._grammar = grammar
         self._counts = _COUNTS_TOKENS in grammar
         self._tokens: list[int] = []
@@ -352,6 +357,7 @@ def find_mismatch(grammar: str, tokens: Sequence[int]) -> Mismatch | None:
     >>> find_mismatch(turn_grammar(Conversation.from_messages([])), [200005, 1])[:2]
     (1, 1)
     """
+    collection_of_ids(tokens)  # a text would be compared letter by letter
     matcher = Matcher(grammar)
     taken = matcher.accept_all(tokens)
     if taken == len(tokens) and matcher.is_finished:

@@ -12,7 +12,7 @@ from ..conversation.content import DeveloperContent
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Message, declared_tools
 from ..conversation.tool_choice import ToolChoice, named_tools
-from ..errors import ConversationError
+from ..errors import ConversationError, wrong_type
 from .errors import GrammarError
 from .json_schema.budget import STEP_LIMIT
 from .tagged_text import tagged_text
@@ -89,6 +89,12 @@ class TurnOptions:
     canonical: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.response_format, (Mapping, type(None))):
+            raise GrammarError(
+                f"response_format: expected an object, found {self.response_format!r:.80}",
+                remedy='write {"type": "json_schema", "name": "answer", "schema": ...}; a pydantic '
+                "model has model_json_schema()",
+            )
         bounds = [
             (name, getattr(self, name))
             for name in ("reasoning_tokens", "reasoning_messages", "text_tokens", "schema_steps")
@@ -113,6 +119,13 @@ class TurnOptions:
                 f"whitespace: {self.whitespace!r} is unknown",
                 remedy=f"use one of {', '.join(WHITE_SPACE)}",
             )
+
+    @classmethod
+    def checked(cls, options: TurnOptions | None) -> TurnOptions:
+        """Return the options, or the default ones; raise `TypeError` for anything else."""
+        if options is None or isinstance(options, cls):
+            return options or cls()
+        raise wrong_type("options", "TurnOptions", options, "write TurnOptions(...)")
 
     def loosens(self, recipient: str | None) -> bool:
         """Return whether the schema of a call (or, for None, of the answer) may be loosened."""
@@ -239,6 +252,11 @@ def requested_schemas(conversation: Conversation, options: TurnOptions) -> list[
     if kind == "json_object":
         return [("#", {"type": "object"})]
     if kind != "json_schema":
+        if kind in ("object", "array") or (kind is None and "properties" in response_format):
+            raise GrammarError(
+                "response_format: this is a schema",
+                remedy='write {"type": "json_schema", "name": "answer", "schema": ...}',
+            )
         raise GrammarError(
             f"response_format: the type {kind!r:.80} is unknown",
             remedy=f"use text, json_object, json_schema, {', '.join(TEXT_TYPES)}",

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..conversation.messages import Conversation
+from ..conversation.messages import Conversation, checked_conversation
 from ..tokens.special_tokens import (
     CALL,
     CHANNEL,
@@ -70,11 +70,11 @@ def structural_tag(
     >>> tag["format"]["elements"][:2]
     [{'type': 'token', 'token': 200005}, {'type': 'const_string', 'value': 'final'}]
     """
-    options = options or TurnOptions()
+    options = TurnOptions.checked(options)
     if options.tool_texts or requested_text(options.response_format or {}) is not None:
         raise GrammarError("xgrammar cannot enforce formats of text", remedy="use turn_grammar")
     choice = options.read_tool_choice()
-    calls = chosen_calls(choice, declared_calls(conversation.messages))
+    calls = chosen_calls(choice, declared_calls(checked_conversation(conversation).messages))
     endings = [_call(call, options) for call in calls]
     if choice.mode != "required":
         endings.insert(0, _answer(conversation, options))

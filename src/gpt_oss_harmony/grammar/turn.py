@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
-from ..conversation.messages import Conversation
+from ..conversation.messages import Conversation, checked_conversation
 from ..rendering.cache import SharedCache, fingerprint
 from .errors import GrammarError
 from .json_schema import loosened_schema, narrowed_schema
@@ -72,9 +72,9 @@ def turn_constraint(
 
     With ``on_unsupported="error"``, the default, no keyword is left out; see `TurnOptions`.
     """
-    options = options or TurnOptions()
+    options = TurnOptions.checked(options)
     choice = options.read_tool_choice()
-    calls = chosen_calls(choice, declared_calls(conversation.messages))
+    calls = chosen_calls(choice, declared_calls(checked_conversation(conversation).messages))
     endings = [f"call_{index}" for index in range(len(calls))]
     if choice.mode != "required":
         endings.insert(0, "answer")

@@ -12,6 +12,7 @@ from ..tokens.special_tokens import CALL, END, FIRST_SPECIAL, RETURN, VOCABULARY
 from ..tokens.tokenizer import (
     ASSISTANT,
     Tokenizer,
+    advice,
     collection_of_ids,
     id_array,
     integer,
@@ -353,7 +354,7 @@ def _token_id(token: object, *, strict: bool) -> int:
     try:
         number = int(index(token))  # type: ignore[arg-type]
     except TypeError as error:
-        raise TypeError(f"argument 'token': {error}") from None
+        raise TypeError(f"argument 'token': {error}{advice(token)}") from None
     if not 0 <= number < 1 << 32:
         raise OverflowError("out of range integral type conversion attempted: a token has 32 bits")
     return number

@@ -19,7 +19,14 @@
     app                                 the application, the inspector's page at /, the socket
 """
 
-from .app import check_storage, create_app, run_server
-from .settings import Settings
+from ..installation import missing_package
+
+try:
+    from .app import check_storage, create_app, run_server
+    from .settings import Settings
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        missing_package("the server needs", error, "serve"), name=error.name
+    ) from error
 
 __all__ = ["Settings", "check_storage", "create_app", "run_server"]

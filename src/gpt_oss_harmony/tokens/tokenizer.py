@@ -191,7 +191,13 @@ def collection_of_ids(tokens: Iterable[int]) -> Collection[int]:
     """Return tokens as a collection, which can be read twice; text raises `VocabularyError`."""
     if isinstance(tokens, (str, bytes, bytearray)):
         raise VocabularyError(f"expected token ids, found {type(tokens).__name__}; encode it first")
-    return tokens if isinstance(tokens, Collection) else list(tokens)
+    if isinstance(tokens, Collection):
+        return tokens
+    if not isinstance(tokens, Iterable):
+        raise TypeError(
+            f"expected a list of token ids, found {type(tokens).__name__}; write [token] for one"
+        )
+    return list(tokens)
 
 
 def token_id(token: object) -> int:
@@ -213,8 +219,18 @@ def integer(token: object) -> int:
         return index(token)  # type: ignore[arg-type]
     except TypeError:
         raise VocabularyError(
-            f"a token id must be an integer, not {token!r} ({type(token).__name__})"
+            f"a token id must be an integer, not {token!r:.80} ({type(token).__name__})"
+            f"{advice(token)}"
         ) from None
+
+
+def advice(token: object) -> str:
+    """Return how to mend a value that is not a token id, for the end of an error message."""
+    if isinstance(token, (str, bytes)):
+        return "; encode() turns text into token ids"
+    if isinstance(token, Iterable):
+        return "; pass one row of a batch, such as batch[0]; process_many() takes a list of ids"
+    return ""
 
 
 def _outside(token: int) -> str:

@@ -11,7 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..conversation.messages import Conversation, Message, Role, declares_functions
+from ..conversation.messages import (
+    Conversation,
+    Message,
+    Role,
+    checked_conversation,
+    declares_functions,
+)
 from ..encoding import HarmonyEncoding, load_harmony_encoding
 from ..rendering.renderer import Rendered, Renderer
 from ..rendering.segments import SegmentKind
@@ -199,8 +205,8 @@ def read_examples(
     encoding: HarmonyEncoding | None = None,
 ) -> ReadExamples:
     """Make the examples as `training_examples` does; also return the messages that did not fit."""
-    options = options or TrainingOptions()
-    messages = conversation.messages
+    options = TrainingOptions.checked(options)
+    messages = checked_conversation(conversation).messages
     plans = plan_sequences(messages, options, weights)
     if not plans:
         return ReadExamples([], [])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from ..config import HeaderStyle, RenderConversationConfig, SchemaDialect
+from ..errors import wrong_type
 
 __all__ = ["TrainedTurns", "TrainingOptions"]
 
@@ -34,6 +35,20 @@ class TrainingOptions:
     context_length: int | None = None
     header_style: HeaderStyle = "guide"
     schema_dialect: SchemaDialect = "typescript"
+
+    def __post_init__(self) -> None:
+        if self.turns not in get_args(TrainedTurns):
+            raise ValueError(f"turns must be 'all' or 'last', not {self.turns!r}")
+        if isinstance(self.channels, str):  # a text would allow its parts, too
+            remedy = f"write frozenset([{self.channels!r}])"
+            raise wrong_type("channels", "a set of channels", self.channels, remedy)
+
+    @classmethod
+    def checked(cls, options: TrainingOptions | None) -> TrainingOptions:
+        """Return the options, or the default ones; raise `TypeError` for anything else."""
+        if options is None or isinstance(options, cls):
+            return options or cls()
+        raise wrong_type("options", "TrainingOptions", options, "write TrainingOptions(...)")
 
     def rendering(self) -> RenderConversationConfig:
         """Return a configuration that drops nothing, because the messages are already chosen."""

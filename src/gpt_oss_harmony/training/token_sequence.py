@@ -12,7 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ..conversation.messages import Conversation, Message, Role, declared_tools
+from ..conversation.messages import (
+    Conversation,
+    Message,
+    Role,
+    checked_conversation,
+    declared_tools,
+)
 from ..encoding import load_harmony_encoding
 from ..errors import ConversationError
 from ..parsing.parser import StreamableParser
@@ -80,8 +86,8 @@ class TokenSequence:
         assistant's. Only the tokens that it adds are sampled ones, and `messages` has the whole
         message after `add_sampled`.
         """
-        options = options or TrainingOptions()
-        messages = conversation.messages
+        options = TrainingOptions.checked(options)
+        messages = checked_conversation(conversation).messages
         begun = messages[-1:] if continue_last else []
         if continue_last and [message.author.role for message in begun] != [Role.ASSISTANT]:
             raise ConversationError("only a last message by the assistant can be continued")

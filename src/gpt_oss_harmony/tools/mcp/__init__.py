@@ -10,9 +10,16 @@
 Needs the package `mcp`, the official SDK.
 """
 
-from .connection import McpAddress, McpServerError
-from .mcp_tool import McpSettings, McpTool
-from .tool_server import KeyGate, make_http_app, make_server
+from ...installation import missing_package
+
+try:
+    from .connection import McpAddress, McpServerError
+    from .mcp_tool import McpSettings, McpTool
+    from .tool_server import KeyGate, make_http_app, make_server
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        missing_package("the tools of MCP servers need", error, "tools"), name=error.name
+    ) from error
 
 __all__ = [
     "KeyGate",
