@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -109,23 +110,16 @@ def socket_folder(parent: Path | None = None) -> Generator[Path, None, None]:
         yield Path(name)
 
 
+@dataclass
 class _Workers:
     """The processes."""
 
-    def __init__(
-        self,
-        work: Work,
-        folder: Path,
-        listener: socket.socket,
-        hub: Hub,
-        stopping: asyncio.Event,
-    ) -> None:
-        self._work = work
-        self._hub = hub
-        self._folder = folder
-        self._listener = listener
-        self._stopping = stopping
-        self._processes: set[SpawnProcess] = set()
+    work: Work
+    folder: Path
+    listener: socket.socket
+    hub: Hub
+    stopping: asyncio.Event
+    processes: set[SpawnProcess] = field(default_factory=set)
 
     async def keep_one(self) -> None:
         """Start a process, and a new one whenever it dies."""
@@ -133,12 +127,12 @@ class _Workers:
             begun = time.monotonic()
             process = self._start()
             await _ended(process)
-            self._processes.discard(process)
-            self._hub.forget(process.pid or 0)
-            metrics = str(self._folder / "metrics")
+            self.processes.discard(process)
+            self.hub.forget(process.pid or 0)
+            metrics = str(self.folder / "metrics")
             mark_process_dead(process.pid, metrics)  # type: ignore[no-untyped-call]
             code, lived = process.exitcode or 0, time.monotonic() - begun
-            if self._stopping.is_set():
+            if self.stopping.is_set():
                 return
             if code >= 0 and lived < _STARTING_SECONDS:
                 raise EngineError(f"a worker ended while it started, with the exit code {code}")
@@ -147,25 +141,25 @@ class _Workers:
 
     def _start(self) -> SpawnProcess:
         # The environment is read when it starts; this process has no metrics of its own.
-        os.environ[_METRICS] = str(self._folder / "metrics")
+        os.environ[_METRICS] = str(self.folder / "metrics")
         try:
             process = multiprocessing.get_context("spawn").Process(
-                target=self._work, args=(self._folder, self._listener)
+                target=self.work, args=(self.folder, self.listener)
             )
             process.start()
         finally:
             del os.environ[_METRICS]
-        self._processes.add(process)
+        self.processes.add(process)
         return process
 
     async def end(self, seconds: float) -> None:
         """Tell all processes to end; kill those that still run after `seconds`."""
-        ending = [asyncio.ensure_future(_ended(process)) for process in self._processes]
-        for process in self._processes:
+        ending = [asyncio.ensure_future(_ended(process)) for process in self.processes]
+        for process in self.processes:
             process.terminate()
         if ending:
             await asyncio.wait(ending, timeout=seconds)
-        for process in self._processes:
+        for process in self.processes:
             process.kill()
         await asyncio.gather(*ending)
 

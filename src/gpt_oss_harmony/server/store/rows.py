@@ -20,7 +20,6 @@ from sqlalchemy import (
     Table,
     delete,
     insert,
-    not_,
     or_,
     select,
     true,
@@ -97,7 +96,9 @@ class ExpiringRows:
 
     def delete_expired(self) -> int:
         """Delete expired rows; return their number."""
-        expired = not_(is_kept(self.table, self._server.now()))
+        if "expires_at" not in self.table.c:
+            return 0
+        expired = self.table.c.expires_at <= int(self._server.now())  # found by the index
         with self._database.writing() as connection:
             return connection.execute(delete(self.table).where(expired)).rowcount
 

@@ -170,7 +170,6 @@ class ConversationTools:
         except Exception:  # noqa: BLE001 - a bug of a tool is no reason to lose the response
             _LOG.exception("the tool %s failed", name)
             messages.append(failure_message(call, "the tool failed; go on without it."))
-        has_failed = any(message.is_error for message in messages)
         # Stored now, because nothing uses it now; a cancelled call may continue for a while.
         data = await asyncio.to_thread(session.to_json)
         self._used_sessions[name] = StoredSession(name, self._ids[name], data)
@@ -178,8 +177,9 @@ class ConversationTools:
         if self._storage is not None and attachments:
             for file in await self._storage.add(self._ids[name], attachments):
                 self._files[file.path] = self._uncited[file.path] = file
-        fields = call_fields(name).done(FinishedCall(planned, session, messages, self._include))
-        return AnsweredCall(tuple(messages), "failed" if has_failed else "completed", fields)
+        finished = FinishedCall(planned, session, messages, self._include)
+        status = "failed" if finished.has_failed else "completed"
+        return AnsweredCall(tuple(messages), status, call_fields(name).done(finished))
 
     def refused(self, call: Message, problem: str) -> AnsweredCall:
         """Answer a call that does not run."""
