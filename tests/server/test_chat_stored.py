@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 from openai import NotFoundError, OpenAI
 
-from gpt_oss_harmony.server import Settings
+from gpt_oss_harmony.server import Settings, create_app
+from gpt_oss_harmony.server.chat import routes
+from gpt_oss_harmony.server.chat.stored import store_completion
+from gpt_oss_harmony.server.services import Services
 from gpt_oss_harmony.server.store import Store
 from support.chat_server import CALL, FINAL, HI, NOW, THINK
+from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 from support.served import serving
 
@@ -107,3 +111,23 @@ def test_completions_expire(tmp_path: Path) -> None:
     with Store(f"sqlite:///{path}", clock=lambda: now) as store:
         assert store.completions.page("").items == ()
         assert store.completions.delete_expired() == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_engine_is_free_before_a_completion_is_stored(
+    stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that takes long to answer keeps no one from the engine."""
+    running: list[int] = []
+
+    async def noted(services: Services, *stored: Any) -> None:
+        running.append(services.admission.running)
+        await store_completion(services, *stored)
+
+    monkeypatch.setattr(routes, "store_completion", noted)
+    body = {"messages": HI, "store": True, "stream": stream}
+    app = create_app(ScriptedEngine(FINAL), Settings())
+    with LocalClient(app) as local:
+        assert local.post("/v1/chat/completions", json=body).status_code == 200
+        assert len(local.get("/v1/chat/completions").json()["data"]) == 1
+    assert running == [0]

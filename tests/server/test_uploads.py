@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import copy
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import openai
@@ -13,6 +15,7 @@ import pytest
 from openai import OpenAI
 
 from gpt_oss_harmony.server import Settings
+from gpt_oss_harmony.server.file_texts import FileTexts
 from gpt_oss_harmony.server.store import UploadedFile
 from gpt_oss_harmony.server.tools.conversation_tools import ConversationTools
 from gpt_oss_harmony.tools.python.python_tool import PythonTool
@@ -367,3 +370,21 @@ def test_a_file_is_put_once_into_the_folder_of_python() -> None:
     tools.put_file("python", file, lambda id: id.encode())
     assert PythonSession.from_json(python.session.to_json()).files == {"a.txt": b"changed by code"}
     assert python.session.uploads == ["file-1"]
+
+
+def test_what_a_client_sent_is_not_changed_where_its_files_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file_read = {"type": "input_file", "file_data": "read"}
+
+    async def read(*_: object) -> dict[str, Any]:
+        return file_read
+
+    monkeypatch.setattr(FileTexts, "_with_text", read)
+    file = {"type": "input_file", "file_id": "file-1"}
+    item = {"content": [file, "text"], "output": [file, file]}
+    sent = copy.deepcopy(item)
+    texts = FileTexts(cast("Any", None), cast("Any", None))
+    (changed,) = asyncio.run(texts.in_items("", [item], "input")) or [{}]
+    assert item == sent
+    assert changed == {"content": [file_read, "text"], "output": [file_read, file_read]}

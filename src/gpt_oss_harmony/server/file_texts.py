@@ -73,7 +73,9 @@ class FileTexts:
                     path = f"{field}[{index}].{name}[{place}]"
                     replaced = await self._with_text(owner, part, path)
                     if replaced is not None:
-                        copy = changed.setdefault(index, {**item, name: list(parts or ())})
+                        copy = changed.setdefault(index, {**item})
+                        if copy[name] is parts:
+                            copy[name] = list(parts or ())
                         copy[name][place] = replaced
         if not changed:
             return None

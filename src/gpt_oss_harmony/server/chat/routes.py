@@ -132,18 +132,18 @@ async def _steps(chat: _Chat) -> AsyncGenerator[_Step, None]:
                 usages.append(event.usage)
             if len(usages) < len(choices):
                 yield _Step(choice, event)
-                continue
-            completion = None
-            if is_whole:
-                completion = ChatCompletion(
-                    **head,
-                    object="chat.completion",
-                    choices=[choice.as_json() for choice in choices],
-                    usage=chat_usage(usages),
-                )
-            if body.store and completion is not None:
-                await store_completion(services, caller, body, completion)
-            yield _Step(choice, event, usages, completion)
+    # The engine is free by now: a slow database keeps no one from it.
+    completion = None
+    if is_whole:
+        completion = ChatCompletion(
+            **head,
+            object="chat.completion",
+            choices=[choice.as_json() for choice in choices],
+            usage=chat_usage(usages),
+        )
+    if body.store and completion is not None:
+        await store_completion(services, caller, body, completion)
+    yield _Step(choice, event, usages, completion)
 
 
 async def _completion(chat: _Chat, key: RequestKey) -> ChatCompletion:
