@@ -50,6 +50,7 @@ class RequestSizeLimit:
             nonlocal remaining
             message = await receive()
             remaining -= len(message.get("body", b""))
+            # Whatever reads the body stops at this message, and needs no error of its own.
             return message if remaining >= 0 else {"type": "http.disconnect"}
 
         async def limited_send(message: Message) -> None:

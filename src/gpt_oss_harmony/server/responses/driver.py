@@ -165,6 +165,8 @@ class ResponseRun:
         if plan.is_background:
             self._take(Announced())
         services.live_responses.add(self)
+        # Two tasks: work can be cancelled at any time, even before its first step, and then the
+        # other one still stores the end.
         self._working = asyncio.ensure_future(self._work())
         self._task = asyncio.ensure_future(self._run())
 
