@@ -425,6 +425,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "#/propertyNames": ({"propertyNames": {"anyOf": [{"pattern": "a"}]}}, "the allowed names"),
     "#/$dynamicRef": ({"$dynamicRef": "#a"}, "leads to no schema"),
     "#/minimum": ({"minimum": 2**63}, "64 bits"),
+    "#/maximum": ({"maximum": -(2**63) - 1}, "64 bits"),
     "#/const": ({"const": 2**53}, "2**53"),
     "#/enum": ({"enum": [{"a": [-(2**63)]}]}, "2**53"),
     "#/items/const": ({"items": {"const": "\x07"}}, "U+0007"),
