@@ -430,6 +430,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "#/enum": ({"enum": [{"a": [-(2**63)]}]}, "2**53"),
     "#/items/const": ({"items": {"const": "\x07"}}, "U+0007"),
     "#/multipleOf": ({"type": "integer", "multipleOf": 1000003}, "remainders"),
+    "#/items/multipleOf": ({"items": {"type": "number", "multipleOf": 50.01}}, "remainders"),
     "#/allOf/0/minimum": ({"type": "number", "allOf": [{"minimum": 1e-300}]}, "too close to 0"),
     "#/exclusiveMinimum": ({"minimum": 1, "exclusiveMinimum": True}, "a number"),
     "#/minLength": ({"minLength": -1}, "whole number"),
