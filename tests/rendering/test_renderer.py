@@ -402,7 +402,7 @@ def test_the_cache_counts_texts_names_and_schemas() -> None:
     caches = encoding._renderer.cache, encoding._renderer.headers
     short = Message.from_role_and_content(Role.USER, "hi")
     long_text = Message.from_role_and_content(Role.USER, " " * 150_000 + "🏰")  # three tokens or so
-    long_name = Message.from_author_and_content(Author.new(Role.TOOL, "n" * 10_000), "hi")
+    long_name = Message.from_author_and_content(Author.new(Role.TOOL, "hello" * 630), "hi")
     for message in (short, long_text, long_name):
         encoding.render(message)
     assert [[key[-1] for key in cache.young] for cache in caches] == [["hi", "hi"], [None]]
