@@ -173,32 +173,41 @@ def patience(command: str) -> float:
     return 60 + 4 * (time.monotonic() - began)
 
 
+class NotMadeError(Exception):
+    """cosmic-ray cannot make a mutant, such as another exception for one with a dotted name."""
+
+
 def survival(item: WorkItem, command: str) -> str:
     """Return the diff of a mutant that no test of a command notices, else an empty string."""
     result = mutate_and_test(item.mutations, command, patience(command))
     if result.worker_outcome is not WorkerOutcome.NORMAL:
-        sys.exit(f"{item}: {result.output}")
+        raise NotMadeError(result.output)
     if result.output == "timeout":
         print(f"noticed as too slow: {item.mutations[0]}", flush=True)
     return "" if result.is_killed else str(result.diff)
 
 
-def try_area(name: str, tests: list[str], chosen: list[WorkItem]) -> list[dict[str, str]]:
-    """Try the mutants of an area, print those that survive, and return them."""
+def try_area(tests: list[str], chosen: list[WorkItem]) -> tuple[int, list[dict[str, str]]]:
+    """Try mutants and print those that survive; return how many were made, and the survivors."""
     for command in tests:
         patience(command)
     survivors: list[dict[str, str]] = []
+    made = 0
     for item in chosen:
         diff = ""
-        for command in tests:
-            diff = survival(item, command)
-            if not diff:
-                break
+        try:
+            for command in tests:
+                diff = survival(item, command)
+                if not diff:
+                    break
+        except NotMadeError:
+            print(f"not made: {identity(item)}", flush=True)
+            continue
+        made += 1
         if diff:
             survivors.append({"name": identity(item), "diff": diff})
             print(diff, flush=True)
-    print(f"{name}: {len(chosen) - len(survivors)} of {len(chosen)} killed", flush=True)
-    return survivors
+    return made, survivors
 
 
 def identity(item: WorkItem) -> str:
@@ -232,9 +241,10 @@ def main() -> None:
         if options.again:
             survived = json.loads(path.read_text(encoding="utf-8"))["survivors"]
             chosen = [m for m in chosen if identity(m) in {one["name"] for one in survived}]
-        survivors = try_area(name, commands(python, area, options.all), chosen)
+        tried, survivors = try_area(commands(python, area, options.all), chosen)
+        print(f"{name}: {tried - len(survivors)} of {tried} killed", flush=True)
         if not options.again:
-            counts = {"places": len(places), "tried": len(chosen), "survived": len(survivors)}
+            counts = {"places": len(places), "tried": tried, "survived": len(survivors)}
             report = {**counts, "survivors": survivors}
             path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 

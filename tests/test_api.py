@@ -381,6 +381,36 @@ def test_errors_name_the_field(raw: Any, field: str, problem: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        ("x" * 1000, f"expected an object, found '{'x' * 79}"),
+        ({"role": "user", "content": 10**500}, f"the field has the wrong type: 1{'0' * 79} (int)"),
+        (
+            {"role": "user", "content": [["x" * 1000]]},
+            f"expected a content object, found ['{'x' * 78}",
+        ),
+        (
+            {"role": "user", "content": [{"type": "x" * 1000}]},
+            f"Unknown content variant: {{'type': '{'x' * 190} "
+            "(known types: text, system_content, developer_content)",
+        ),
+        (
+            {"role": "user", "content": "x", "channel": ["x" * 1000]},
+            f"expected text or null, found ['{'x' * 78} (list)",
+        ),
+        (
+            {"role": "user", "content": "x", "name": ["x" * 1000]},
+            f"Input should be a valid string, found ['{'x' * 78}",
+        ),
+    ],
+)
+def test_errors_show_the_beginning_of_a_long_value(raw: Any, problem: str) -> None:
+    with pytest.raises(ConversationError) as caught:
+        Message.from_dict(raw)
+    assert caught.value.problem == problem
+
+
+@pytest.mark.parametrize(
     ("payload", "field"),
     [("", ""), ("{", ""), ("[]", ""), ("{}", "messages"), ('{"messages": {}}', "messages"),
      ("[" * 100_000, "")],

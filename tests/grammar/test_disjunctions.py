@@ -393,6 +393,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "#/$ref": ({"$schema": DRAFT_7, "$ref": "a.json"}, "#/definitions/NAME"),
     "#/exclusiveMinimum": ({"minimum": 1, "exclusiveMinimum": True}, "draft 4"),
     "#/minimum": ({"type": "integer", "minimum": 2**63}, "64 bits"),
+    "#/maximum": ({"type": "integer", "maximum": -(2**63) - 1}, "64 bits"),
     "#/not": ({"type": "string", "not": {"format": "hostname"}}, "distinguished from the others"),
     "#/oneOf": ({"type": "string", "oneOf": [{"format": "time"}, {"pattern": "z$"}]}, "two"),
 }

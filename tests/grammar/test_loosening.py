@@ -137,6 +137,11 @@ LOOSENED: dict[str, tuple[Any, Any, list[str]]] = {
         {"type": "number"},
         ["#/minimum"],
     ),
+    "a bound below all that the engine writes": (
+        {"type": "integer", "maximum": -(2**63) - 1},
+        {"type": "integer"},
+        ["#/maximum"],
+    ),
     "a count of properties": (
         {"type": "object", "minProperties": 3},
         {"type": "object"},

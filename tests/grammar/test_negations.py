@@ -125,6 +125,11 @@ MEANINGS: dict[str, tuple[Any, list[Any], list[Any]]] = {
         [{"x": 1}, {"y": 1}, {"x": 1, "y": 1}],
         [{}, {"kind": "a"}],
     ),
+    "if without then, whose condition has no negation": (
+        {"type": "array", "if": {"items": {"type": "null"}}, "else": {"minItems": 3}},
+        [[], [None], [1, 2, 3], [None, None, 1]],
+        [[1], [None, 1]],
+    ),
     "if without else": (
         {**TAGGED, "if": {"properties": {"kind": {"const": "a"}}}, "then": {"required": ["x"]}},
         [{"kind": "b"}, {"kind": "a", "x": 1}, {"x": 1}],

@@ -20,6 +20,7 @@ from gpt_oss_harmony import (
     HarmonyEncoding,
     HarmonyEncodingName,
     Message,
+    ReasoningEffort,
     RenderConversationConfig,
     RenderOptions,
     Role,
@@ -36,7 +37,7 @@ from gpt_oss_harmony.rendering import renderer, system_prompt
 from gpt_oss_harmony.rendering.renderer import Renderer
 from gpt_oss_harmony.tokens.special_tokens import CALL, END, RETURN
 from gpt_oss_harmony.tokens.tokenizer import Tokenizer, load_tokenizer
-from support.vectors import cases
+from support.vectors import case, cases
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 HEADER_STYLES = Path(__file__).parents[1] / "data" / "header_styles.json"
@@ -224,6 +225,23 @@ def test_what_a_message_ends_in(
     assert ENCODING.render(message)[-1] == stop
 
 
+def test_the_built_in_system_message_is_that_of_the_format() -> None:
+    """The model was trained on its tokens, which the reference wrote for this case."""
+    sample = case("format/system-browser-and-python")
+    content = (
+        SystemContent.new()
+        .with_reasoning_effort(ReasoningEffort.HIGH)
+        .with_conversation_start_date("2025-06-28")
+        .with_python_tool()
+        .with_browser_tool()
+    )
+    message = Message.from_role_and_content(Role.SYSTEM, content)
+    (recorded, *_) = sample["input"]["messages"]
+    assert json.loads(message.to_json()) == {"name": None, **recorded}
+    tokens = ENCODING.render(message)
+    assert sample["expected"]["tokens"][: len(tokens)] == tokens
+
+
 # What a caller does to the objects afterwards
 
 TOOL = ToolDescription.new("f", "d", {"type": "object", "properties": {"a": {"type": "string"}}})
@@ -384,7 +402,7 @@ def test_the_cache_counts_texts_names_and_schemas() -> None:
     caches = encoding._renderer.cache, encoding._renderer.headers
     short = Message.from_role_and_content(Role.USER, "hi")
     long_text = Message.from_role_and_content(Role.USER, " " * 150_000 + "🏰")  # three tokens or so
-    long_name = Message.from_author_and_content(Author.new(Role.TOOL, "n" * 10_000), "hi")
+    long_name = Message.from_author_and_content(Author.new(Role.TOOL, "hello" * 630), "hi")
     for message in (short, long_text, long_name):
         encoding.render(message)
     assert [[key[-1] for key in cache.young] for cache in caches] == [["hi", "hi"], [None]]

@@ -162,6 +162,39 @@ VECTORS: dict[str, tuple[Any, str, list[str]]] = {
             RESULT_TEXT,
         ],
     ),
+    "several results in one message": (
+        chat(
+            calling({"id": "1", "function": {"name": "g", "arguments": "{}"}}, {"function": CALL}),
+            {
+                "role": "tool",
+                "content": [{"name": "f", "content": "{}"}, {"id": "1", "content": "[]"}],
+            },
+        ),
+        "chat",
+        [
+            USER,
+            CALL_TEXT.replace("functions.f", "functions.g").replace('{"city": "Rom"}', "{}"),
+            CALL_TEXT,
+            RESULT_TEXT,
+            RESULT_TEXT.replace("functions.f", "functions.g").replace("{}", "[]"),
+        ],
+    ),
+    "one result of several parts": (
+        chat(
+            calling({"function": CALL}),
+            {"role": "tool", "content": [{"type": "text", "text": part} for part in "{}"]},
+        ),
+        "chat",
+        [USER, CALL_TEXT, RESULT_TEXT],
+    ),
+    "one result that looks like several": (
+        chat(
+            calling({"id": "1", "function": CALL}),
+            {"role": "tool", "tool_call_id": "1", "content": [{"name": "f", "content": "{}"}]},
+        ),
+        "chat",
+        [USER, CALL_TEXT, RESULT_TEXT.replace("{}", '[{"name": "f", "content": "{}"}]')],
+    ),
     "tools": (
         chat(tools=[{"type": "function", "function": {"name": "f", "parameters": PARAMETERS}}]),
         "chat",

@@ -250,6 +250,23 @@ def test_templates_of_tokenizers() -> None:
         find_template_difference([USER], Tokenizer(None), date=DATE)
 
 
+@pytest.mark.parametrize(
+    ("template", "rendered"),
+    [
+        ("{% if true %}\nx\n{% endif %}\ny", "x\ny"),
+        ("  {% if true %}\n  x\n  {% endif %}\ny", "  x\ny"),
+        ("{% for n in [1, 2, 3] %}{% if n == 2 %}{% break %}{% endif %}{{ n }}{% endfor %}", "1"),
+        ('{{ {"é": "<"} | tojson }}', '{"é": "<"}'),
+        ('{{ {"a": 1} | tojson(indent=1) }}', '{\n "a": 1\n}'),
+        ('{{ strftime_now("%d.%m.%Y") }}', "28.06.2025"),
+    ],
+)
+def test_templates_are_read_as_by_transformers(template: str, rendered: str) -> None:
+    difference = find_template_difference([USER], template, date=DATE)
+    assert difference is not None
+    assert (difference.position, difference.template) == (0, rendered)
+
+
 def test_a_broken_template_says_why() -> None:
     difference = find_template_difference([USER], "{% if %}", date=DATE)
     assert difference is not None
