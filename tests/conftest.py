@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import gc
 import os
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -85,6 +87,29 @@ def no_hang(request: pytest.FixtureRequest) -> Iterator[None]:
     faulthandler.dump_traceback_later(PATIENCE, exit=True, file=request.config.stash[_STDERR])
     yield
     faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(autouse=True)
+def _no_query_in_the_event_loop(request: pytest.FixtureRequest) -> None:
+    """Refuse the server's queries in the thread of an event loop: a database may be locked.
+
+    Short chats are planned in that thread, so they may ask for nothing that is stored.
+    """
+    if request.path.parent.name != "server":
+        return
+    from gpt_oss_harmony.server.store.database import Database
+
+    asked = Database.errors_named
+
+    @contextmanager
+    def asked_in_a_thread(self: Database) -> Iterator[None]:
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        with asked(self):
+            yield
+
+    patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    patch.setattr(Database, "errors_named", asked_in_a_thread)
 
 
 @pytest.fixture(scope="session")

@@ -59,7 +59,7 @@ def test_items_come_back_in_order(
     assert store.responses.history(id, id) == stored(asked) + stored(answered)
     assert store.responses.get(id, id).output == tuple(stored(answered))
 
-    def page(after: str | None) -> Page:
+    def page(after: str | None) -> Page[StoredItem]:
         return store.responses.input_items(id, id, after=after, limit=limit, order=order)
 
     pages = [page(None)]
