@@ -104,6 +104,14 @@ def _many_tools() -> Iterator[tuple[str, bytes]]:
         yield "/v1/responses", json.dumps(body).encode()
 
 
+def _short_chats() -> Iterator[tuple[str, bytes]]:
+    """The longest requests that are rendered in the event loop, of characters that take long."""
+    for number in itertools.count():
+        text = "".join(chr(0x4E00 + (number * 7919 + at * 31) % 20_000) for at in range(3990))
+        body = {"input": text, "max_output_tokens": 16, "store": False}
+        yield "/v1/responses", json.dumps(body).encode()
+
+
 Requests = Callable[[], Iterator[tuple[str, bytes]]]
 
 
@@ -196,6 +204,7 @@ ATTACKS: dict[str, Callable[[int, str], Coroutine[Any, Any, None]]] = {
     "15 MiB of brackets and numbers": _posting(_large_json, 8),
     "schemas whose references double": _posting(_schema_bombs, 8),
     "5,000 tools": _posting(_many_tools, 8),
+    "short chats, 64 at a time": _posting(_short_chats, 64),
     "64 streams that nobody reads": _slow_readers,
     "200 WebSockets": _socket_flood,
 }
