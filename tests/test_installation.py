@@ -31,7 +31,7 @@ def test_name_and_version_are_those_of_the_project() -> None:
 
 def test_errors_name_extras_that_exist() -> None:
     sources = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
-    named = set(re.findall(r'missing_package\([^)]*, "(\w+)"\)', sources))
+    named = set(re.findall(r'(?:missing_package|needing_extra)\([^)]*, "(\w+)"\)', sources))
     assert named == {
         "dedup",
         "grammar",

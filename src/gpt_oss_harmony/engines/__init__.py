@@ -28,7 +28,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..installation import missing_package
+from ..installation import missing_package, needing_extra
 from .completion import Completion, CompletionStep, complete, stream_completion
 from .engine import (
     ContextLengthError,
@@ -78,12 +78,8 @@ def __getattr__(name: str) -> Any:
     if name not in _ENGINES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, extra = _ENGINES[name]
-    try:
+    with needing_extra(f"{name} needs", extra):
         return getattr(import_module(f".{module}", __name__), name)
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            missing_package(f"{name} needs", error, extra), name=error.name
-        ) from error
 
 
 async def open_engine(model: str | Path, **options: Any) -> Engine:

@@ -18,9 +18,9 @@ Needs the extra ``grammar`` (llguidance); `logits_processor` also needs ``transf
 
 from typing import TYPE_CHECKING, Any
 
-from ..installation import missing_package
+from ..installation import needing_extra
 
-try:
+with needing_extra("grammars need", "grammar"):
     from .closing import ClosingMatcher, way_to_the_end
     from .errors import GrammarError
     from .gbnf import turn_gbnf
@@ -32,10 +32,6 @@ try:
     from .token_table import for_llguidance_1_0, with_token_ids
     from .turn import TurnConstraint, turn_constraint, turn_grammar
     from .violations import Violation, find_violations
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        missing_package("grammars need", error, "grammar"), name=error.name
-    ) from error
 
 if TYPE_CHECKING:
     from .logits_processor import GrammarLogitsProcessor as GrammarLogitsProcessor

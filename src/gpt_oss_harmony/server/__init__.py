@@ -19,14 +19,10 @@
     app                                 the application, the inspector's page at /, the socket
 """
 
-from ..installation import missing_package
+from ..installation import needing_extra
 
-try:
+with needing_extra("the server needs", "serve"):
     from .app import check_storage, create_app, run_server
     from .settings import Settings
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        missing_package("the server needs", error, "serve"), name=error.name
-    ) from error
 
 __all__ = ["Settings", "check_storage", "create_app", "run_server"]

@@ -16,9 +16,9 @@
 Everything here needs the extra ``tools``.
 """
 
-from ...installation import missing_package
+from ...installation import needing_extra
 
-try:
+with needing_extra("the browser needs", "tools"):
     from .addresses import AddressRules
     from .backends import PageSource, SearchBackend, SearchResult
     from .browser import Browser
@@ -34,10 +34,6 @@ try:
     from .search_services import Brave, Exa, SearXng, YouCom
     from .session import BrowserSession
     from .web_pages import WebLimits, WebPages
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        missing_package("the browser needs", error, "tools"), name=error.name
-    ) from error
 
 __all__ = [
     "AddressRules",

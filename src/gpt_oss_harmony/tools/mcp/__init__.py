@@ -10,16 +10,12 @@
 Needs the package `mcp`, the official SDK.
 """
 
-from ...installation import missing_package
+from ...installation import needing_extra
 
-try:
+with needing_extra("the tools of MCP servers need", "tools"):
     from .connection import McpAddress, McpServerError
     from .mcp_tool import McpSettings, McpTool
     from .tool_server import KeyGate, make_http_app, make_server
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        missing_package("the tools of MCP servers need", error, "tools"), name=error.name
-    ) from error
 
 __all__ = [
     "KeyGate",

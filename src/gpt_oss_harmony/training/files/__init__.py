@@ -13,19 +13,15 @@
     ray                  the same on a Ray cluster, and for rows that are in Ray already
 """
 
-from ...installation import missing_package
+from ...installation import needing_extra
 
-try:
+with needing_extra("training files need", "train"):
     from .megatron import write_megatron
     from .preparation import Preparation, Progress, Rejection, prepare
     from .processes import process_runner
     from .report import TokenReport
     from .shards import PrepareSettings, Shard, prepare_shard
     from .sources import Chunk, find_chunks, find_files
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        missing_package("training files need", error, "train"), name=error.name
-    ) from error
 
 __all__ = [
     "Chunk",

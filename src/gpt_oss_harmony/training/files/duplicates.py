@@ -29,7 +29,7 @@ import numpy as np
 
 from ...conversation.content import SystemContent
 from ...conversation.messages import Message, Role
-from ...installation import missing_package
+from ...installation import needing_extra
 from ..examples import TrainingExample
 from .sources import atomic_file
 
@@ -93,11 +93,8 @@ class Duplicate(NamedTuple):
 
 def check_near() -> str:
     """Return rensa's version; raises `ModuleNotFoundError` with the remedy if it is missing."""
-    try:
+    with needing_extra("near duplicates need", "dedup"):
         import rensa  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: F401
-    except ModuleNotFoundError as error:
-        text = missing_package("near duplicates need", error, "dedup")
-        raise ModuleNotFoundError(text, name=error.name) from error
     from importlib.metadata import version
 
     return version("rensa")
