@@ -61,7 +61,7 @@ from .responses.routes import router as responses_router
 from .responses.websocket import router as websocket_router
 from .services import Services, services_of
 from .settings import Settings
-from .status import router as health_router
+from .status import router as status_router
 from .status import usage_router
 from .store import Store, StoreError
 from .stored import AsyncStore
@@ -81,7 +81,8 @@ _MAINTENANCE_INTERVAL = 60  # seconds
 _LEASE_INTERVAL = 3  # seconds between checks for servers that have died
 _CLOSING_SECONDS = 5  # in which clients can read that their request was cancelled
 _SWITCH_INTERVAL = 0.001  # seconds that a thread may keep the event loop waiting
-_GARBAGE = (50_000, 10, 10)  # new objects before a collection; Python's 700 cost a stream a tenth
+# New objects before a collection: with Python's 700, it took a tenth of a stream's time.
+_GARBAGE = (50_000, 10, 10)
 _LARGE_REQUESTS = 8  # of the largest size that one key may have at a time
 _SOCKETS = 256  # the most open WebSockets of one key
 _BACKLOG = 2048  # connections that wait to be accepted
@@ -229,7 +230,7 @@ def _api_routes() -> list[BaseRoute]:
         tokens_router,
         plain_tokens_router,
         models_router,
-        health_router,
+        status_router,
         conversations_router,
         containers_router,
         files_router,
@@ -315,7 +316,7 @@ async def run_server(
 
     Call this in a process that does nothing else: until the end, the garbage collector ignores the
     objects that exist when the server begins to answer. Looking at them would stop all threads for
-    about 100 ms. It also runs less often.
+    about 100 ms. The collector also runs less often.
     """
     threshold = gc.get_threshold()
 
