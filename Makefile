@@ -14,7 +14,7 @@ TEXTS ?= 100000
 SAMPLE ?= 40
 TORCH ?= 2.13.0
 LLGUIDANCE ?= 1.7.6 1.8.0 1.9.1
-VERSIONS ?= 5.16.1 5.18.0 5.19.0 5.20.2 5.21.1 5.22.2 5.23.0
+VERSIONS ?= 5.16.1 5.18.0 5.19.0 5.20.2 5.21.1 5.22.2 5.23.0 5.24.0
 DROP_IN ?= openai-harmony==0.0.8
 SUITES ?= ../suites
 SEED ?= 0
@@ -180,7 +180,7 @@ llguidance: $(LLGUIDANCE:%=$(LLGUIDANCE_VENVS)/%/.installed) ## Run the grammar'
 	@for version in $(LLGUIDANCE); do echo "llguidance $$version"; \
 	$(LLGUIDANCE_VENVS)/$$version/bin/python -m pytest -q $(GRAMMAR) || exit 1; done
 
-transformers: $(VERSIONS:%=$(TRANSFORMERS_VENVS)/%/.installed) ## Run the Transformers engine's tests with each of VERSIONS="5.16.1 5.23.0"
+transformers: $(VERSIONS:%=$(TRANSFORMERS_VENVS)/%/.installed) ## Run the Transformers engine's tests with each of VERSIONS="5.16.1 5.24.0"
 	@for version in $(VERSIONS); do echo "transformers $$version"; \
 	$(TRANSFORMERS_VENVS)/$$version/bin/python -m pytest -q $(TRANSFORMERS_ENGINE) || exit 1; done
 
@@ -192,6 +192,9 @@ schemas: $(XGRAMMAR_VENV)/.installed ## Run public suites of JSON Schema in the 
 
 loosening: $(VENV)/.installed-dev ## Check that loosening only loosens, with the suites in the folder SUITES=folder
 	$(BIN)/python scripts/schemas/check_loosening.py $(SUITES)
+
+closing: $(VENV)/.installed-dev ## Check that what can be closed in time is closed, with the turns of 700 tools
+	HARMONY_TEST_CLOSED_TOOLS=700 $(PYTEST_ALL) -k seven_hundred tests/grammar/test_closing.py
 
 fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each target for SECONDS=N
 	@for target in $(FUZZ_TARGETS); do echo "fuzzing $$target"; \
@@ -226,6 +229,15 @@ engine-vllm-plugin: $(VENV)/.installed-dev $(VLLM_VENV)/.installed ## Try our pl
 
 engine-llama-cpp: $(VENV)/.installed-dev $(LLAMA_CPP_VENV)/.installed ## Try llama.cpp itself, with the demo model; ENGINE=--update-docs
 	$(BIN)/python scripts/engines/try_server.py llama-cpp $(LLAMA_CPP_VENV)/bin/python $(ENGINE)
+
+engine-gguf: $(VENV)/.installed-dev ## Try GGUF files in this process, with the demo model; ENGINE=--update-docs
+	$(BIN)/python scripts/engines/try_server.py gguf $(BIN)/python $(ENGINE)
+
+engine-mlx: $(VENV)/.installed-dev ## Try MLX in this process, with the demo model; ENGINE=--update-docs
+	$(BIN)/python scripts/engines/try_server.py mlx $(BIN)/python $(ENGINE)
+
+local-speed: $(VENV)/.installed-dev ## Measure the engines of this process beside llama.cpp's server and mlx_lm.server
+	for kind in gguf mlx; do $(BIN)/python scripts/engines/local_speed.py $$kind || exit 1; done
 
 engine-torchrun: $(VENV)/.installed-dev ## Run the demo model in two processes of torchrun, over gloo; ENGINE=--update-docs
 	$(BIN)/python scripts/engines/torchrun.py $(ENGINE)

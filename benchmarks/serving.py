@@ -85,7 +85,6 @@ def servers(port: int) -> Iterator[tuple[str, Server]]:
     script = "a script"
     ours = [sys.executable, SCRIPT, "ours", str(port)]
     yield script, Server("ours, Responses", ours, "responses", asked)
-    yield script, Server("ours, two workers, Responses", [*ours, "2"], "responses", asked)
     yield script, Server("ours, Chat Completions", ours, "chat", chat)
     bare = [sys.executable, SCRIPT, "bare", str(port)]
     yield script, Server("bare Starlette, the same events", bare, "responses", asked)
@@ -113,7 +112,7 @@ def measured(streams: int) -> Iterator[Row]:
                 return asyncio.run(run_load(port, pid, server.body, server.api, count)).summary()
 
             for _ in range(4):
-                load(1)  # what is slow once only, in each worker
+                load(1)  # what is slow once only,
             for count in (1, streams):
                 loads = [load(count) for _ in range(ROUNDS)]
                 middle = {name: median(one[name] for one in loads) for name in loads[0]}
@@ -166,7 +165,7 @@ def background_growth(tokens: int) -> None:
     port = _free_port()
     with tempfile.TemporaryDirectory() as folder:
         database = f"sqlite:///{folder}/responses.db"
-        command = [sys.executable, SCRIPT, "ours", str(port), "1", database]
+        command = [sys.executable, SCRIPT, "ours", str(port), database]
         with running("ours", command, port, None) as pid:
             server, sampled, shown = psutil.Process(pid), 0, 0
             url = f"http://127.0.0.1:{port}/v1/responses"

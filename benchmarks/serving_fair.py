@@ -227,7 +227,7 @@ def _server(port: int, folder: Path) -> Iterator[tuple[str, str]]:
     with Store(database) as store:
         keys = [ApiKeys(store.keys).create(name).key for name in ("attacker", "other")]
     script = str(Path(__file__).with_name("serving_script.py"))
-    command = [sys.executable, script, "ours", str(port), "1", database]
+    command = [sys.executable, script, "ours", str(port), database]
     process = subprocess.Popen(command)
     try:
         yield keys[0], keys[1]

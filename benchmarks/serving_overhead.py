@@ -66,7 +66,7 @@ async def _measured(streams: Sequence[int], rounds: int) -> list[dict[str, Any]]
         CHAT, Role.ASSISTANT
     )
     rows = []
-    engine = TransformersEngine(demo_model_folder(), max_requests=max(streams))
+    engine = TransformersEngine.load(demo_model_folder(), max_requests=max(streams))
     model = engine._model.forward = _Stopwatch(engine._model.forward)
     async with engine:
 

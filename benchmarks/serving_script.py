@@ -31,29 +31,18 @@ def script() -> list[int]:
     return [*encoding.encode(TEXT + words, allowed_special="all"), RETURN]
 
 
-def serve_ours(port: int, workers: int = 1, database: str | None = None) -> None:
+def serve_ours(port: int, database: str | None = None) -> None:
     """Run our server over an engine that reads the script."""
     import asyncio
+    import signal
     import socket
-    import tempfile
-    from functools import partial
 
-    from gpt_oss_harmony.server import Settings
-    from gpt_oss_harmony.server.workers import serve_in_workers
+    from gpt_oss_harmony.server import Settings, create_app, run_server
 
-    with (
-        socket.create_server(("127.0.0.1", port), backlog=2048) as listener,
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        settings = Settings(max_running=64, database=database)
-        if workers == 1:
-            serve_in_process(settings, None, listener)
-            return
-        settings = Settings(max_running=64, database=f"sqlite:///{folder}/responses.db")
-        work = partial(serve_in_process, settings)
-        # Each has a script of its own, as each would connect to an engine's server.
-        asyncio.run(serve_in_workers(workers, work, None, settings, listener))
+    engine, settings = script_engine(script()), Settings(max_running=64, database=database)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with socket.create_server(("127.0.0.1", port), backlog=2048) as listener:
+        asyncio.run(run_server(create_app(engine, settings), settings, listener))
 
 
 def script_engine(tokens: list[int], pause: float = 0) -> Any:
@@ -81,25 +70,6 @@ def script_engine(tokens: list[int], pause: float = 0) -> Any:
             pass
 
     return Script()
-
-
-def serve_in_process(settings: Any, folder: Any, listener: Any) -> None:
-    """Serve in this process, which is one of several where there is a folder."""
-    import asyncio
-    import signal
-    from contextlib import nullcontext
-
-    from gpt_oss_harmony.server import create_app, run_server
-    from gpt_oss_harmony.server.cluster.hub import Worker
-
-    engine = script_engine(script())
-
-    async def serve() -> None:
-        async with nullcontext() if folder is None else Worker(folder) as worker:
-            await run_server(create_app(engine, settings, worker=worker), settings, listener)
-
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    asyncio.run(serve())
 
 
 def serve_bare(port: int) -> None:
@@ -159,7 +129,6 @@ def serve_gpt_oss(port: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "ours":
-        workers, database = [*sys.argv[3:], None, None][:2]
-        serve_ours(int(sys.argv[2]), int(workers or 1), database)
+        serve_ours(int(sys.argv[2]), *sys.argv[3:])
     else:
         {"bare": serve_bare, "gpt-oss": serve_gpt_oss}[sys.argv[1]](int(sys.argv[2]))

@@ -446,7 +446,12 @@ def test_the_examples_in_the_table_of_repairs_are_repaired_that_way(row: list[st
     kind, example, _ = row
     repairs = () if code_in(kind) == "refused-call" else RecoveryKind
     parser = StreamableParser(
-        ENCODING, Role.ASSISTANT, strict=False, tools=["functions.f"], repairs=[*repairs]
+        ENCODING,
+        Role.ASSISTANT,
+        strict=False,
+        tools=["functions.f"],
+        repairs=[*repairs],
+        mend_arguments=code_in(kind) == "mended-arguments",
     )
     parser.process_many(_tokens(code_in(example)))
     parser.process_eos()

@@ -62,7 +62,7 @@ def test_the_text_for_a_missing_package() -> None:
     ],
 )
 def test_a_package_without_its_extra_names_it(package: str, missing: str, extra: str) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None; import gpt_oss_harmony.{package}"
+    code = f"import sys; sys.modules[{missing!r}] = None; from gpt_oss_harmony.{package} import *"
     last_line = run(ROOT, "-c", code).stderr.splitlines()[-1]
     assert f"{missing}; pip install 'gpt-oss-harmony[{extra}]'" in last_line
 
@@ -197,6 +197,19 @@ POSIX_ONLY = {
 }
 PORTABLE = ("conversation", "tokens", "typescript", "rendering", "parsing", "grammar", "apis",
             "training")  # fmt: skip
+OF_LINUX = {
+    "tools/python/sandbox/notebook_kernel.py": "runs in the sandbox, which is Linux",
+    "tools/python/sandbox/agent/requests.py": "runs in the sandbox, which is Linux",
+}
+"""Files that need POSIX, and what stands before them."""
+
+POSIX_CALLS = {
+    "os": {"fork", "geteuid", "getpgid", "getuid", "killpg", "mkfifo", "setsid", "statvfs"},
+    "signal": {"SIGCHLD", "SIGCONT", "SIGHUP", "SIGKILL", "SIGSTOP", "SIGUSR1", "pthread_sigmask"},
+}
+"""Attributes that Windows lacks."""
+
+GUARDS = ("os.name", "sys.platform", "hasattr(")
 
 
 def imported_at_start(tree: ast.AST) -> set[str]:
@@ -218,6 +231,58 @@ def test_no_module_that_only_posix_has_is_imported_at_start(room: str) -> None:
     for path in [*PACKAGE.glob("*.py"), *(PACKAGE / room).rglob("*.py")]:
         imported = imported_at_start(ast.parse(path.read_text(encoding="utf-8")))
         assert not imported & POSIX_ONLY, path
+
+
+def test_what_windows_lacks_is_called_behind_a_guard() -> None:
+    """A file that uses such a name asks for the system somewhere; the sandbox is Linux's."""
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).as_posix()
+        if name in OF_LINUX or name.startswith("tools/python/sandbox/"):
+            continue
+        text = path.read_text(encoding="utf-8")
+        called = {
+            f"{node.value.id}.{node.attr}"
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.attr in POSIX_CALLS.get(node.value.id, ())
+        }
+        assert not called or any(guard in text for guard in GUARDS), (name, called)
+
+
+def test_the_package_is_imported_where_posix_is_missing() -> None:
+    """Only for our own files: the modules of other packages ask for the system, which is Linux."""
+    hidden = sorted(POSIX_ONLY - {"posix"})
+    left_out = sorted(
+        "gpt_oss_harmony." + name.removesuffix(".py").replace("/", ".") for name in OF_LINUX
+    )
+    program = f"""
+import builtins, importlib, pkgutil
+import gpt_oss_harmony
+inner = builtins.__import__
+def ours(name, globals=None, *rest, **named):
+    importer = (globals or {{}}).get("__name__", "")
+    level = rest[2] if len(rest) > 2 else named.get("level", 0)  # 1 and more: a module of ours
+    if not level and name.partition(".")[0] in {hidden} and importer.startswith("gpt_oss_harmony"):
+        raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+    return inner(name, globals, *rest, **named)
+builtins.__import__ = ours
+problems, count = [], 0
+for found in pkgutil.walk_packages(gpt_oss_harmony.__path__, "gpt_oss_harmony."):
+    is_left_out = found.name in {left_out} or found.name.endswith("__main__")
+    if is_left_out or ".trainers." in found.name or ".agent" in found.name:
+        continue
+    try:
+        importlib.import_module(found.name)
+        count += 1
+    except ImportError as error:
+        if error.name in {hidden}:
+            problems.append((found.name, str(error)))
+print(count, problems)
+assert not problems and count > 250
+"""
+    done = run(ROOT, "-c", program)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("room", PORTABLE)

@@ -648,3 +648,10 @@ def test_the_guides_completions(
     found = [(m.channel, m.recipient, m.content_type) for m in parser.messages]
     assert found == expected
     assert parser.recoveries == []
+
+
+def test_the_reference_suite_finds_the_words_of_an_error() -> None:
+    """Its own tests look for this sentence; what to write stands behind it."""
+    words = "Input should be a valid dictionary or instance of Message: expected a Message"
+    with pytest.raises(pydantic.ValidationError, match=words):
+        Conversation.from_messages([SystemContent.new()])  # type: ignore[list-item]

@@ -356,6 +356,8 @@ def _evaluate(node: ast.expr, module: str) -> Any:
         return node.value
     if isinstance(node, ast.Name):
         return _value(module, node.id)
+    if isinstance(node, ast.Call) and node.args:  # the default of a field that says more
+        return _evaluate(node.args[0], module)
     if isinstance(node, ast.BinOp):
         left, right = _evaluate(node.left, module), _evaluate(node.right, module)
         return _OPERATIONS[type(node.op)](left, right)

@@ -36,7 +36,7 @@ _EXAMPLE_COLUMNS = {3: 2, 5: 5}
 
 _PART = re.compile(r"\{(\d+)\}|≪(\w+)≫")
 
-_IN_NO_PAGE = {"refused-call"}
+_IN_NO_PAGE = {"refused-call", "mended-arguments"}
 """Kinds of repairs that only a program with `repairs` gets."""
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from command_page import command_page
 from endpoint_page import endpoint_page
-from response_page import response_page, response_picture
 
 from gpt_oss_harmony import cli
 from gpt_oss_harmony.cli.command import command_line
@@ -26,8 +25,6 @@ def main() -> int:
     pages = {
         FOLDER / "command.md": command_page(command_line(cli.COMMANDS)),
         FOLDER / "endpoints.md": endpoint_page(create_app(None).openapi()),  # type: ignore[arg-type]
-        FOLDER / "response-states.md": response_page(),
-        FOLDER.parent / "images" / "response-states.svg": response_picture(),
     }
     changed = {
         path: page

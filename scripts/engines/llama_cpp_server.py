@@ -1,4 +1,4 @@
-"""The server of llama.cpp from the wheel ``xllamacpp``: ``llama_cpp_server.py FILE PORT``."""
+"""The server of llama.cpp in the wheel ``xllamacpp``: ``llama_cpp_server.py FILE PORT [SLOTS]``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 
 import xllamacpp  # type: ignore[import-not-found,unused-ignore]
 
-SLOTS = 4
 CONTEXT = 4096
 
-file, port = sys.argv[1:]
+file, port, *more = sys.argv[1:]
+slots = int(more[0]) if more else 4
 options = xllamacpp.CommonParams()
 options.model.path = file
-options.n_ctx = SLOTS * CONTEXT
-options.n_parallel = SLOTS
+options.n_ctx = slots * CONTEXT
+options.n_parallel = slots
 options.hostnames = ["127.0.0.1"]
 options.port = int(port)
 options.endpoint_slots = True

@@ -48,7 +48,7 @@ async def print_results(engine: TransformersEngine) -> None:
 
 
 async def tokens_of_one() -> list[int]:
-    engine = TransformersEngine(demo_model_folder(), experts_implementation="grouped_mm")
+    engine = TransformersEngine.load(demo_model_folder(), experts_implementation="grouped_mm")
     async with engine:
         return await tokens_of(engine)
 
@@ -80,7 +80,7 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     if "RANK" in os.environ:  # started by the command below
-        engine = TransformersEngine(demo_model_folder(), name=MODEL)
+        engine = TransformersEngine.load(demo_model_folder(), name=MODEL)
         if engine.is_follower:
             engine.follow()
         else:

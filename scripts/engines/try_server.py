@@ -1,9 +1,10 @@
-"""Run a real engine with the demo model: ``make engine-vllm``, ``make engine-llama-cpp``.
+"""Run a real engine with the demo model: ``make engine-vllm``, ``make engine-gguf`` and so on.
 
-    try_server.py {vllm,llama-cpp} PYTHON [--update-docs]
+    try_server.py {vllm,llama-cpp,gguf,mlx} PYTHON [--update-docs]
 
-PYTHON is that of the environment with the engine. Its server must hold the contract of engines
-through our adapter (`contract`), and answer requests through ``harmony serve`` (`served_requests`).
+PYTHON is that of the environment with the engine; one in this process is in this environment. The
+engine must hold the contract of engines through our adapter (`contract`), and answer requests
+through ``harmony serve`` (`served_requests`).
 The table of the results goes to standard output, and with ``--update-docs`` into
 docs/understand/engines.md.
 """
@@ -24,7 +25,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from contract import run_checks
 from served_requests import REQUESTS
 
-from gpt_oss_harmony.engines import Engine, LlamaCppEngine, VllmEngine
+from gpt_oss_harmony.engines import Engine, LlamaCppEngine, VllmEngine, open_engine
 from gpt_oss_harmony.engines.demo_model import demo_model_folder
 from support.served import sdk, server_process
 
@@ -51,12 +52,14 @@ Results = dict[str, str]
 class RealEngine:
     """An engine: how its server is started, and what is asked of it.
 
-    `adapters` are columns of the first table: functions from the server's URL to our engine.
-    `serve_options` are columns of the second: further options of ``harmony serve``.
+    An engine in this process has no `command`; it opens its `model`. `adapters` are columns of the
+    first table: functions from the server's URL, or the model, to our engine. `serve_options` are
+    columns of the second: further options of ``harmony serve``.
     """
 
     packages: Sequence[str]
-    command: Callable[[str, Path, int], Sequence[str]]
+    command: Callable[[str, Path, int], Sequence[str]] | None = None
+    model: Callable[[str, Path], str] = lambda python, folder: str(folder)
     environment: Mapping[str, str] = field(default_factory=dict)
     adapters: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
     serve_options: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"Result": ()})
@@ -83,13 +86,19 @@ def vllm_running(url: str) -> int:
     )
 
 
-def llama_cpp_command(python: str, folder: Path, port: int) -> Sequence[str]:
+def gguf_of(python: str, folder: Path) -> Path:
+    """Return the demo model as a file for llama.cpp, written at most once."""
     file = Path(tempfile.gettempdir()) / f"{folder.name}.gguf"
     if not file.exists():
         writer = ROOT / "scripts" / "demo_model" / "gguf_file.py"
         unfinished = file.with_suffix(".part")
         subprocess.run([python, writer, folder, unfinished], check=True, stdout=sys.stderr)
         unfinished.rename(file)
+    return file
+
+
+def llama_cpp_command(python: str, folder: Path, port: int) -> Sequence[str]:
+    file = gguf_of(python, folder)
     return [python, str(Path(__file__).with_name("llama_cpp_server.py")), str(file), str(port)]
 
 
@@ -124,6 +133,16 @@ ENGINES = {
         },
         running=llama_cpp_running,
     ),
+    "gguf": RealEngine(
+        packages=("xllamacpp", "gguf"),
+        model=lambda python, folder: str(gguf_of(python, folder)),
+        adapters={"Result": open_engine},
+    ),
+    "mlx": RealEngine(
+        packages=("mlx", "mlx-lm"),
+        adapters={"Result": lambda folder: open_engine(folder, engine="mlx")},
+        serve_options={"Result": ("--engine", "mlx")},
+    ),
 }
 
 
@@ -153,12 +172,26 @@ def started(command: Sequence[str], environment: Mapping[str, str], url: str) ->
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
 def is_ready(url: str) -> bool:
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=10) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False
+
+
+def running_in(url: str) -> int:
+    """Return how many requests ``harmony serve`` runs, by its metrics."""
+    with urllib.request.urlopen(f"{url.removesuffix('/v1')}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    return sum(
+        int(float(number)) for number in re.findall(r"^harmony_running (\S+)$", text, re.MULTILINE)
+    )
 
 
 def run_requests(url: str, running: Callable[[], int]) -> Results:
@@ -191,11 +224,14 @@ async def run_contract(connect: Callable[[str], Any], url: str) -> Results:
 def run(name: str, python: str) -> tuple[str, bool]:
     """Return the table of an engine, and whether all holds."""
     real = ENGINES[name]
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port, folder = free_port(), demo_model_folder()
     url = f"http://127.0.0.1:{port}"
-    command = real.command(python, demo_model_folder(), port)
-    with started(command, real.environment, url):
+    with ExitStack() as opened:
+        if real.command is None:
+            url = real.model(python, folder)
+        else:
+            command = real.command(python, folder, port)
+            opened.enter_context(started(command, real.environment, url))
         columns = {}
         for label, connect in real.adapters.items():
             print(f"the contract, {label}", file=sys.stderr, flush=True)
@@ -208,7 +244,10 @@ def run(name: str, python: str) -> tuple[str, bool]:
                 tempfile.TemporaryDirectory() as state,
                 server_process(Path(state), cache, *arguments) as server,
             ):
-                served[label] = run_requests(server.url, lambda: real.running(url))
+                served[label] = run_requests(
+                    server.url,
+                    lambda: real.running(url) if real.command else running_in(server.url),
+                )
     text = described(real, python)
     text += table("Check", columns) + table("Request through `harmony serve`", served)
     results = [*columns.values(), *served.values()]

@@ -27,7 +27,6 @@ from gpt_oss_harmony import RenderConversationConfig, load_harmony_encoding
 from gpt_oss_harmony.apis import (
     ChatRequest,
     ResponsesRequest,
-    message_text,
     turn_of_chat,
     turn_of_response,
 )
@@ -114,7 +113,7 @@ def answers_of(engine: Engine, *, responses: bool = False) -> list[str]:
             turn = turn_of_chat(ChatRequest(messages=[asked]), date=DATE)
         sampling = Sampling(temperature=0, max_tokens=400)
         completion = asyncio.run(complete(engine, turn.conversation, sampling, config=GUIDE))
-        found.append(message_text(completion.messages[-1]))
+        found.append(completion.messages[-1].text)
     return found
 
 
@@ -306,7 +305,7 @@ HARNESSES: dict[str, Callable[[Engine, str, Path], list[Result]]] = {
 def main() -> int:
     """Run the harnesses; list the scores and the differences."""
     programs, promptfoo_program, *chosen = sys.argv[1:]
-    engine = TransformersEngine(demo_model_folder(), name="demo")
+    engine = TransformersEngine.load(demo_model_folder(), name="demo")
     results = []
     try:
         for name in chosen or HARNESSES:

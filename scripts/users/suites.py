@@ -125,7 +125,7 @@ _CHAT = f"{_API}/chat_completion/test_serving_chat.py"
 _DERENDER = "tests/entrypoints/scale_out/derender"
 
 SUITES = (
-    Suite("openai-harmony", "0.0.8", ("tests",), (BASE,), divergences=LENIENT),
+    Suite("openai-harmony", "0.0.8", ("tests",), (BASE,), divergences=LENIENT, python=(3, 10)),
     Suite("oss-harmony", "0.0.11", ("tests",), (BASE,), divergences=LENIENT),
     Suite(
         "vllm",

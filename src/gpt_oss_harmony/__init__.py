@@ -53,6 +53,7 @@ from .installation import VERSION
 from .parsing.parser import StreamableParser
 from .parsing.recovery import DamagedHeader, Recovery, RecoveryKind
 from .parsing.state import ContentDelta, StreamState
+from .rendering.headers import HeaderChange, renderable_messages
 from .rendering.segments import Segment, SegmentKind
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ __all__ = [
     "HarmonyEncoding",
     "HarmonyEncodingName",
     "HarmonyError",
+    "HeaderChange",
     "HeaderStyle",
     "Message",
     "ReasoningEffort",
@@ -93,6 +95,7 @@ __all__ = [
     "ToolNamespaceConfig",
     "VocabularyError",
     "load_harmony_encoding",
+    "renderable_messages",
     "schema_to_typescript",
 ]
 

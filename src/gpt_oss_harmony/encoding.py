@@ -12,6 +12,8 @@ from .config import RenderConversationConfig, RenderOptions
 from .conversation.messages import Conversation, Message, Role, checked_conversation, is_answer
 from .errors import ConversationError, VocabularyError, wrong_type
 from .parsing.parser import parse_messages
+from .parsing.recovery import RecoveryKind
+from .parsing.state import MendCheck
 from .rendering.segments import Segment
 from .tokens.encoder import id_list
 from .tokens.special_tokens import CALL, END, RETURN, SPECIAL_IDS, SPECIAL_TEXTS
@@ -185,7 +187,9 @@ class HarmonyEncoding:
         role: Role | None = None,
         *,
         strict: bool = True,
-        tools: Collection[str] = (),
+        tools: Collection[str] | None = None,
+        repairs: Collection[RecoveryKind] | None = None,
+        mend_arguments: bool | MendCheck = False,
     ) -> list[Message]:
         """Parse a completion (or a whole prompt) into messages.
 
@@ -193,7 +197,15 @@ class HarmonyEncoding:
         format raise `TokenError`, and ids outside the vocabulary `VocabularyError`. In lenient mode
         they are repaired; `StreamableParser.recoveries` lists the repairs.
         """
-        return parse_messages(self, tokens, role, strict=strict, tools=tools)
+        return parse_messages(
+            self,
+            tokens,
+            role,
+            strict=strict,
+            tools=tools,
+            repairs=repairs,
+            mend_arguments=mend_arguments,
+        )
 
     # Text to tokens and back
 

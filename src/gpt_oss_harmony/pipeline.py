@@ -7,7 +7,7 @@ import threading
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
-from .apis.chat_input import conversation_from_chat
+from .apis.chat.input import conversation_from_chat
 from .conversation.messages import Conversation, Message
 from .engines import open_engine
 from .engines.completion import Completion, complete

@@ -16,7 +16,7 @@ from gpt_oss_harmony import (
     load_harmony_encoding,
 )
 from gpt_oss_harmony.apis import HistoryItem, ResponsesRequest, TurnRequest, turn_of_response
-from gpt_oss_harmony.apis.items import ItemKind, item_kind
+from gpt_oss_harmony.apis.items import ItemKind
 from gpt_oss_harmony.apis.requested_tools import choice_without
 from gpt_oss_harmony.grammar import ToolChoice, TurnOptions, turn_grammar
 from gpt_oss_harmony.sampled_messages import prompt_tokens
@@ -80,7 +80,7 @@ def test_the_server_of_a_label_is_declared(fields: dict[str, Any], names: set[st
     made = turn_of_response(request, built_in={**BUILT_IN, "time": time})
     assert made.built_in_tools == names
     assert set(system_of(made).tools or {}) == names
-    kind = item_kind("commentary", "time.now", built_in_tools=made.built_in_tools)
+    kind = made.item_rules.begin(0, "commentary", "time.now").kind
     assert (kind is ItemKind.SERVER_CALL) == bool(names)
 
 

@@ -12,9 +12,9 @@ import pytest
 
 import gpt_oss_harmony
 from gpt_oss_harmony import Message, Role, ToolDescription, ToolNamespaceConfig
-from gpt_oss_harmony.apis import ItemKind, ResponsesRequest, item_kind, turn_of_response
-from gpt_oss_harmony.apis.output_items import server_call_item
+from gpt_oss_harmony.apis import ItemKind, ItemRules, ResponsesRequest, turn_of_response
 from gpt_oss_harmony.apis.requested_tools import RequestedTools, read_tools
+from gpt_oss_harmony.apis.responses.output_items import server_call_item
 from gpt_oss_harmony.conversation.built_in_tools import (
     BUILT_IN_TOOLS,
     BuiltInTool,
@@ -68,7 +68,7 @@ def test_an_added_tool_is_read_and_shown() -> None:
     assert find_tool("image_gen.draw", {"functions.now"}) == NamedTool("image_gen.draw")
     assert find_tool("image_gen.paint", set()) == NamedTool("image_gen.paint")
     assert RequestedTools().recipient("image_gen") == "image_gen"
-    kind = item_kind("analysis", "image_gen.draw", built_in_tools=["image_gen"])
+    kind = ItemRules(server_tools=["image_gen"]).begin(0, "analysis", "image_gen.draw").kind
     assert (kind, kind.is_of_server) == (ItemKind.SERVER_CALL, True)
     item = server_call_item("image_gen.draw", id="ig_1", status="completed", picture="a cat")
     assert item == {
@@ -122,7 +122,8 @@ DESCRIPTIONS = {
     "conversation/built_in_tools.py": "the table",
     "server/tools/call_items.py": "reads the results of each tool",
     "cli/options.py": "opens the tools",
-    "apis/requests.py": "lists what requests may include, as OpenAI's API does",
+    "apis/chat/request.py": "lists what requests may include, as OpenAI's API does",
+    "apis/responses/request.py": "lists what requests may include, as OpenAI's API does",
 }
 """The modules that name built-in tools, with the reason."""
 LANGUAGE = {"inspector/export.py", "inspector/wire.py", "inspector/page/share.js"}

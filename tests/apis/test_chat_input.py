@@ -22,7 +22,7 @@ from gpt_oss_harmony import (
     TextContent,
     ToolDescription,
 )
-from gpt_oss_harmony.apis.chat_input import conversation_from_chat, is_chat, tool_from_chat
+from gpt_oss_harmony.apis.chat.input import conversation_from_chat, is_chat, tool_from_chat
 from gpt_oss_harmony.apis.conversation_builder import content_texts
 from gpt_oss_harmony.conversation.json_field import JsonField
 from support.examples import examples

@@ -19,21 +19,22 @@ from gpt_oss_harmony.apis import (
     CHAT_JOINT,
     CustomToolInput,
     HistoryItem,
+    ItemEnded,
     ItemKind,
+    ItemRules,
     ResponsesRequest,
     called_name,
     chat_message_of,
     custom_tool_input,
     input_items_of,
-    item_kind,
-    item_of_message,
+    item_events,
+    item_json,
     items_of_messages,
-    new_item,
     turn_of_response,
 )
 from gpt_oss_harmony.apis.conversation_builder import ConversationBuilder
-from gpt_oss_harmony.apis.input_items import ItemReader
 from gpt_oss_harmony.apis.requested_tools import RequestedTools, read_tools
+from gpt_oss_harmony.apis.responses.input import ItemReader
 from gpt_oss_harmony.conversation.json_field import JsonField
 from gpt_oss_harmony.sampled_messages import SampledMessage, with_sampled_tokens
 
@@ -96,8 +97,8 @@ KINDS = [
 
 @pytest.mark.parametrize(("channel", "recipient", "kind"), KINDS)
 def test_kinds(channel: str | None, recipient: str | None, kind: ItemKind) -> None:
-    actual = item_kind(channel, recipient, custom_tools=CUSTOM, built_in_tools={"python"})
-    assert actual is kind
+    rules = ItemRules(custom_tools=CUSTOM, server_tools={"python"})
+    assert rules.begin(0, channel, recipient).kind is kind
     assert kind.is_call == (recipient not in (None, "all", "user"))
     assert kind.is_message == (kind in (ItemKind.COMMENTARY, ItemKind.FINAL_ANSWER))
     assert kind.is_of_server == (recipient == "python")
@@ -154,28 +155,28 @@ ITEMS: list[tuple[Message, dict[str, Any]]] = [
     (
         own("commentary", '{"a": 1}', "functions.ls"),
         {
-            "type": "function_call", "id": "fc_1", "call_id": "call_2", "status": "completed",
+            "type": "function_call", "id": "fc_2", "call_id": "call_1", "status": "completed",
             "name": "ls", "arguments": '{"a": 1}',
         },
     ),
     (
         own("analysis", " ", "files.ls"),
         {
-            "type": "function_call", "id": "fc_1", "call_id": "call_2", "status": "completed",
+            "type": "function_call", "id": "fc_2", "call_id": "call_1", "status": "completed",
             "name": "ls", "namespace": "files", "arguments": "{}",
         },
     ),
     (
         own("commentary", '{"input": "a\\nb"}', "functions.patch"),
         {
-            "type": "custom_tool_call", "id": "ctc_1", "call_id": "call_2",
+            "type": "custom_tool_call", "id": "ctc_2", "call_id": "call_1",
             "status": "completed", "name": "patch", "input": "a\nb",
         },
     ),
     (
         own("analysis", "1 + 1", "python"),
         {
-            "type": "function_call", "id": "fc_1", "call_id": "call_2", "status": "completed",
+            "type": "function_call", "id": "fc_2", "call_id": "call_1", "status": "completed",
             "name": "python", "arguments": "1 + 1",
         },
     ),
@@ -192,13 +193,10 @@ def test_messages_become_items(message: Message, expected: dict[str, Any]) -> No
 
 @pytest.mark.parametrize(("message", "expected"), ITEMS)
 def test_items_begin_empty(message: Message, expected: dict[str, Any]) -> None:
-    kind = item_kind(message.channel, message.recipient, custom_tools=CUSTOM)
-    begun = new_item(
-        kind,
-        message.recipient,
-        id=expected["id"],
-        call_id=expected.get("call_id"),
-        namespaces={"files"},
+    rules = ItemRules(custom_tools=CUSTOM, namespaces={"files"})
+    call_id = expected.get("call_id", "")
+    begun = item_json(
+        rules.begin(0, message.channel, message.recipient, lambda _: call_id), id=expected["id"]
     )
     empty = {"content": [], "arguments": "", "input": ""}
     assert begun == {
@@ -211,16 +209,18 @@ def test_items_begin_empty(message: Message, expected: dict[str, Any]) -> None:
 
 def test_logprobs_stand_beside_the_text() -> None:
     logprob = {"token": "4", "bytes": [52], "logprob": -0.1, "top_logprobs": []}
-    item = item_of_message(own("final", "4"), ItemKind.FINAL_ANSWER, id="msg_1", logprobs=[logprob])
+    part = {**text_part("4"), "logprobs": [logprob]}
+    begun = ItemRules().begin(0, "final", None)
+    item = item_json(begun, id="msg_1", status="completed", text="4", part=part)
     assert item["content"][0]["logprobs"] == [logprob]
     OUTPUT_ITEM.validate_python(item)
 
 
 def test_what_was_cut_off_stays_as_it_is() -> None:
-    kind = ItemKind.FUNCTION_CALL
     message = own("commentary", "", "functions.ls")
-    item = item_of_message(message, kind, id="fc_1", call_id="call_1", status="incomplete")
-    assert (item["status"], item["arguments"]) == ("incomplete", "")
+    *_, ended = item_events([message], ItemRules(), str, is_cut=True)
+    assert isinstance(ended, ItemEnded)
+    assert (ended.is_complete, ended.text) == (False, "")
 
 
 def test_items_have_the_tokens_of_their_messages() -> None:
@@ -283,9 +283,9 @@ def with_ids(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def same_ids(items: Sequence[dict[str, Any]]) -> Iterator[str]:
     for item in items:
-        yield item["id"]
         if "call_id" in item:
             yield item["call_id"]
+        yield item["id"]
 
 
 def messages_of(items: Sequence[dict[str, Any]]) -> list[Message]:

@@ -27,8 +27,7 @@ from gpt_oss_harmony.apis import (
     read_body,
     turn_of_chat,
 )
-from gpt_oss_harmony.apis.request_body import SamplingFields
-from gpt_oss_harmony.apis.requests import ReasoningSettings
+from gpt_oss_harmony.apis.request_body import ReasoningSettings, SamplingFields
 from gpt_oss_harmony.engines import Sampling
 
 MESSAGES = [{"role": "user", "content": "hi"}]
@@ -143,7 +142,7 @@ def test_null_is_the_same_as_nothing(body: type[RequestBody]) -> None:
 
 @pytest.mark.parametrize("body", BODIES)
 def test_unknown_fields_are_ignored(body: type[RequestBody]) -> None:
-    fields = {**MINIMAL[body], "client_metadata": {"a": 1}, "input_": 3}
+    fields = {**MINIMAL[body], "client_data": {"a": 1}, "input_": 3}
     assert read_body(body, fields) == read_body(body, MINIMAL[body])
 
 

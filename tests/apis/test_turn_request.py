@@ -582,6 +582,24 @@ def test_sealed_items_are_opened() -> None:
     assert message.sampled_tokens == (1, 2)
 
 
+@pytest.mark.parametrize("beside", ["content", "summary"])
+def test_a_seal_that_does_not_open_is_an_error_whatever_stands_beside_it(beside: str) -> None:
+    kind = "reasoning_text" if beside == "content" else "summary_text"
+    item = reasoning(encrypted_content="z", **{beside: [{"type": kind, "text": "hm"}]})
+    request = ResponsesRequest(input=[USER, item])
+    with pytest.raises(ConversationError, match=r"encrypted_content: this server cannot decrypt"):
+        turn_of_response(request, decrypt=lambda text: None)
+    assert said(turn_of_response(request)) == [("user", None, "hi"), ("analysis", None, "hm")]
+
+
+@pytest.mark.parametrize("name", ["anna", "a.b-c_1", "a b", "<|start|>", "a/b", "", "x" * 65, 7])
+def test_a_name_of_a_user_is_read_or_named_as_ignored(name: object) -> None:
+    turn = turn_of_chat(ChatRequest(messages=[{**USER, "name": name}]))
+    is_read = name in ("anna", "a.b-c_1")
+    assert turn.conversation.messages[-1].author.name == (name if is_read else None)
+    assert turn.unread == (() if is_read or name == "" else ("messages[].name",))
+
+
 def test_past_reasoning_is_left_out_and_that_of_the_turn_is_kept() -> None:
     made = turn(thought("a"), assistant(), USER, thought("b"), function_call(), output())
     assert [text for channel, _, text in said(made) if channel == "analysis"] == ["b"]

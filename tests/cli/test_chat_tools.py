@@ -18,7 +18,6 @@ from gpt_oss_harmony.cli import main
 from gpt_oss_harmony.tools.mcp.mcp_tool import McpSession
 from gpt_oss_harmony.tools.python.sandbox import SandboxError
 from gpt_oss_harmony.tools.tool import Tool
-from gpt_oss_harmony.tools.tool_call import call_text
 from gpt_oss_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
 from support.notebooks import needs_bubblewrap
 from support.scripted_engine import ScriptedEngine
@@ -90,7 +89,7 @@ class Notebook(Tool[McpSession]):
         return McpSession.from_json(stored)
 
     async def call(self, message: Message, session: McpSession) -> AsyncIterator[ToolMessage]:
-        code = call_text(message)
+        code = message.text
         if code == "wait":
             signal.raise_signal(signal.SIGINT)
             try:

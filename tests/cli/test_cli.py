@@ -156,6 +156,7 @@ ERRORS = [
 
 # Arguments that are wrong usage, and the line on standard error.
 USAGE = [
+    ("models --convert", "--convert needs a value"),
     ("rendr", "there is no command 'rendr'; did you mean render?"),
     ("xyzzy", "there is no command 'xyzzy'; choose from chat, generate, "),
     ("--verbose", "there is no option --verbose"),

@@ -543,7 +543,7 @@ def test_a_file_with_secrets_that_others_can_read_is_named(
     file = tmp_path / "a\x1b[31mfile"
     file.write_text(text)
     file.chmod(mode)
-    assert main(["serve", "/nowhere", option, str(file), "--workers", "1", "--threads", "1"])
+    assert main(["serve", "/nowhere", option, str(file), "--threads", "1"])
     shown = capsys.readouterr().err
     assert (f"other users can read {option} " in shown) == warns
     assert "\x1b" not in shown

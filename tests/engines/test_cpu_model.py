@@ -32,7 +32,7 @@ Completion = list[SampledToken]
 async def complete_all(folder: Path, **options: Any) -> tuple[list[Completion], list[Completion]]:
     """Complete each prompt alone, and twice with all others."""
     sampling = Sampling(temperature=0, logprobs=0, max_tokens=LENGTH, stop_tokens=frozenset())
-    async with TransformersEngine(folder, **options) as engine:
+    async with TransformersEngine.load(folder, **options) as engine:
 
         async def complete(prompt: list[int]) -> Completion:
             return [sampled async for sampled in engine.generate(prompt, sampling)]

@@ -34,7 +34,7 @@ from gpt_oss_harmony import (
     SystemContent,
     load_harmony_encoding,
 )
-from gpt_oss_harmony.apis.chat_input import conversation_from_chat
+from gpt_oss_harmony.apis.chat.input import conversation_from_chat
 from gpt_oss_harmony.cli.demo import weather_opening
 from gpt_oss_harmony.engines import demo_model
 from gpt_oss_harmony.engines.demo_embedding import CODE_SIGNS, MODEL_ROWS, word_codes

@@ -63,7 +63,7 @@ def test_drafts_have_room_and_tokens_of_the_model(length: int, draft: list[int])
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TransformersEngine]:
     folder: Path = tmp_path_factory.mktemp("model")
     write_model(folder, tied=False)
-    engine = TransformersEngine(folder, **OPTIONS)
+    engine = TransformersEngine.load(folder, **OPTIONS)
     try:
         if not engine.skips_forced:
             pytest.skip("requests run one after the other with this release of Transformers")

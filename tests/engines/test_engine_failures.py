@@ -399,6 +399,66 @@ TEXT_SERVERS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+MODEL_LIST = {"object": "list", "data": [{"id": "openai/gpt-oss-20b", "object": "model"}]}
+
+
+def owned(owner: str, id: str = "openai/gpt-oss-20b") -> dict[str, Any]:
+    return {"/v1/models": {"object": "list", "data": [{"id": id, "owned_by": owner}]}}
+
+
+NAMED_SERVERS: dict[str, tuple[dict[str, Any], str]] = {
+    "Ollama": (
+        {**owned("library", "gpt-oss:20b"), "/api/version": {"version": "0.30.1"}},
+        "ollama:gpt-oss:20b",
+    ),
+    "LM Studio": (
+        {
+            **owned("organization_owner", "openai/gpt-oss-20b"),
+            "/lmstudio-greeting": {"lmstudio": True},
+        },
+        "lmstudio:openai/gpt-oss-20b",
+    ),
+    "mlx_lm.server": (
+        {"/v1/models": MODEL_LIST, "/health": {"status": "ok"}},
+        "openai/gpt-oss-20b --engine mlx",
+    ),
+    "TensorRT-LLM": (owned("tensorrt_llm"), "openai/gpt-oss-20b"),
+    "LMDeploy": (owned("lmdeploy"), "openai/gpt-oss-20b"),
+    "OpenVINO Model Server": ({"/v2": {"name": "OpenVINO Model Server"}}, "openai/gpt-oss-20b"),
+    "Foundry Local": (
+        {**owned("x", "gpt-oss-20b-cpu"), "/openai/status": {"modelDirPath": "/m"}},
+        "openai/gpt-oss-20b",
+    ),
+}
+"""What each server answers at paths that only it has, and our command for the same weights."""
+
+
+@pytest.mark.parametrize("name", NAMED_SERVERS)
+def test_servers_that_cannot_be_an_engine_are_named(name: str) -> None:
+    paths, command = NAMED_SERVERS[name]
+
+    async def run() -> str:
+        async with _TextServer(paths).running() as server:
+            with pytest.raises(EngineError) as caught:
+                await open_engine(server.url)
+            assert not server.counts.bodies  # nothing was sampled
+            return str(caught.value)
+
+    text = asyncio.run(run())
+    assert f" is {name}, which takes only text" in text
+    assert f"'harmony serve {command}'" in text
+    assert "\n" not in text
+
+
+def test_a_server_that_nobody_knows_is_refused_as_before() -> None:
+    async def run() -> None:
+        async with _TextServer({"/v1/models": MODEL_LIST}).running() as server:
+            with pytest.raises(EngineError, match=r"is not vLLM, SGLang or llama-server"):
+                await open_engine(server.url)
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("name", TEXT_SERVERS)
 def test_servers_without_token_ids_are_refused(name: str) -> None:
     async def run() -> None:

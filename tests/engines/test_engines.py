@@ -85,7 +85,7 @@ def transformers_engine(
         pad_token_id=199_999,
     )
     GptOssForCausalLM(config).save_pretrained(folder)
-    engine = TransformersEngine(folder, name="noise")
+    engine = TransformersEngine.load(folder, name="noise")
     yield engine
     loop.run_until_complete(engine.close())
 
@@ -208,7 +208,7 @@ class HeldSampler(TokenSampler):
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[HeldSampler]]:
     HeldSampler.begun.clear()
     HeldSampler.go.clear()
-    monkeypatch.setattr("gpt_oss_harmony.engines.transformers_engine.TokenSampler", HeldSampler)
+    monkeypatch.setattr("gpt_oss_harmony.engines.in_process_engine.TokenSampler", HeldSampler)
     yield HeldSampler
     HeldSampler.go.set()
 
@@ -255,7 +255,7 @@ def test_loading_shows_no_progress_where_nobody_looks(
     transformers_engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = transformers_engine.origin.partition(",")[0]
-    asyncio.run(TransformersEngine(folder).close())
+    asyncio.run(TransformersEngine.load(folder).close())
     assert "Loading weights" not in capsys.readouterr().err
 
 

@@ -8,11 +8,14 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import constants
 
 from gpt_oss_harmony.engines import EngineError, open_engine
+
+TRANSFORMERS = "gpt_oss_harmony.engines.transformers_engine.TransformersEngine"
 
 
 class Hub:
@@ -57,7 +60,7 @@ def hub(running_hub: tuple[Hub, str], monkeypatch: pytest.MonkeyPatch, tmp_path:
     return hub
 
 
-def problem(model: str, **options: object) -> str:
+def problem(model: str, **options: Any) -> str:
     with pytest.raises(EngineError) as caught:
         asyncio.run(open_engine(model, **options))
     assert "\n" not in str(caught.value)
@@ -135,11 +138,10 @@ def test_a_name_that_the_hub_has_is_left_to_transformers(
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", lambda *_, **__: None)
     loaded: list[str] = []
 
-    class Loader:
-        def __init__(self, folder: str, *, name: str) -> None:
-            loaded.append(name)
+    def load(folder: str, *, name: str) -> None:
+        loaded.append(name)
 
-    monkeypatch.setattr("gpt_oss_harmony.engines.transformers_engine.TransformersEngine", Loader)
+    monkeypatch.setattr(f"{TRANSFORMERS}.load", load)
     asyncio.run(open_engine("somebody/something"))
     assert loaded == ["somebody/something"]
 
@@ -152,8 +154,6 @@ def test_a_name_on_this_disk_is_not_asked_for(
     (stored / "refs" / "main").write_text("abc")
     (stored / "snapshots" / "abc").mkdir(parents=True)
     (stored / "snapshots" / "abc" / "config.json").write_text("{}")
-    monkeypatch.setattr(
-        "gpt_oss_harmony.engines.transformers_engine.TransformersEngine", lambda *_, **__: None
-    )
+    monkeypatch.setattr(f"{TRANSFORMERS}.load", lambda *_, **__: None)
     asyncio.run(open_engine("somebody/something", cache_dir=str(tmp_path / "cache")))
     assert hub.paths == []

@@ -143,9 +143,9 @@ def test_a_cache_that_does_not_fit_is_refused(
     module = "gpt_oss_harmony.engines.continuous_batching"
     monkeypatch.setattr(f"{module}.available_memory", lambda: memory)
     with pytest.raises(EngineError, match=r"8 requests with 400 tokens .*--context-length"):
-        TransformersEngine(folders[0], **OPTIONS)
+        TransformersEngine.load(folders[0], **OPTIONS)
     memory += 1
-    asyncio.run(TransformersEngine(folders[0], **OPTIONS).close())
+    asyncio.run(TransformersEngine.load(folders[0], **OPTIONS).close())
 
 
 @pytest.mark.slow
@@ -182,7 +182,7 @@ def test_two_processes_give_the_tokens_of_one(folders: list[Path]) -> None:
 
     async def alone(folder: Path) -> list[list[int]]:
         # The experts of several processes are computed by it, too, and sums may round otherwise.
-        engine = TransformersEngine(folder, **OPTIONS, experts_implementation="grouped_mm")
+        engine = TransformersEngine.load(folder, **OPTIONS, experts_implementation="grouped_mm")
         async with engine:
             return await completions(engine)
 
@@ -204,14 +204,14 @@ def test_wrong_settings_are_refused(
     folders: list[Path], options: dict[str, int], problem: str
 ) -> None:
     with pytest.raises(EngineError, match=problem):
-        TransformersEngine(folders[0], **options)  # type: ignore[arg-type]
+        TransformersEngine.load(folders[0], **options)  # type: ignore[arg-type]
 
 
 def test_threads_can_be_chosen(folders: list[Path]) -> None:
     before = torch.get_num_threads()
 
     async def run() -> None:
-        async with TransformersEngine(folders[0], threads=2) as engine:
+        async with TransformersEngine.load(folders[0], threads=2) as engine:
             assert torch.get_num_threads() == 2
             assert engine.origin.endswith("float32 on cpu with 2 threads")
 

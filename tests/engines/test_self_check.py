@@ -91,7 +91,7 @@ def test_broken_attention_is_found(
 ) -> None:
     attention(BROKEN[fault])
     with pytest.raises(EngineError, match=r"self-check failed: .*harmony_flash") as caught:
-        TransformersEngine(folder, self_check=True, **SIZES)
+        TransformersEngine.load(folder, self_check=True, **SIZES)
     assert "attn_implementation=eager" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -105,12 +105,12 @@ def test_requests_that_see_each_other_are_found_in_a_batch(
 
     attention(attend)
     with pytest.raises(EngineError, match="in a batch"):
-        TransformersEngine(folder, self_check=True, **SIZES)
+        TransformersEngine.load(folder, self_check=True, **SIZES)
 
 
 @pytest.mark.parametrize("options", [{}, {"attn_implementation": "eager"}, {"dtype": "bfloat16"}])
 def test_sound_attention_passes(folder: Path, options: dict[str, Any]) -> None:
-    engine = TransformersEngine(folder, self_check=True, **SIZES, **options)
+    engine = TransformersEngine.load(folder, self_check=True, **SIZES, **options)
     assert len(asyncio.run(sampled(engine, [1, 2, 3]))) == 5
 
 
@@ -118,7 +118,7 @@ def test_without_the_check_the_engine_starts(
     folder: Path, attention: Callable[[Any], None]
 ) -> None:
     attention(BROKEN["no sinks"])
-    engine = TransformersEngine(folder, self_check=False, **SIZES)
+    engine = TransformersEngine.load(folder, self_check=False, **SIZES)
     assert len(asyncio.run(sampled(engine, [1, 2, 3]))) == 5
 
 
@@ -164,7 +164,7 @@ POISON = 999
 
 @pytest.fixture
 def fails_at_poison(folder: Path) -> Iterator[TransformersEngine]:
-    engine = TransformersEngine(folder, **SIZES)
+    engine = TransformersEngine.load(folder, **SIZES)
     inner = engine._model.forward
 
     def forward(input_ids: torch.Tensor, **named: Any) -> Any:
@@ -208,7 +208,7 @@ def test_a_first_step_that_fails_is_the_error_of_the_constructor(
 
     attention(attend)
     with pytest.raises(EngineError, match="no kernel image is available"):
-        TransformersEngine(folder, **SIZES)
+        TransformersEngine.load(folder, **SIZES)
 
 
 def test_a_cache_that_cannot_be_made_is_the_error_of_the_constructor(
@@ -220,14 +220,14 @@ def test_a_cache_that_cannot_be_made_is_the_error_of_the_constructor(
     cache = "transformers.generation.continuous_batching.continuous_api.PagedAttentionCache"
     monkeypatch.setattr(cache, refuse)
     with pytest.raises(EngineError, match="KV cache cannot be made: the footprint is too large"):
-        TransformersEngine(folder, **SIZES)
+        TransformersEngine.load(folder, **SIZES)
     assert memory_plan.PAGE == 256
 
 
 def test_health_names_the_error_that_ended_the_model(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = TransformersEngine(folder, **SIZES)
+    engine = TransformersEngine.load(folder, **SIZES)
     private: Any = engine._batching
     recovery = private._batching._recovery
 

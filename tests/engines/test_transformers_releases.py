@@ -59,7 +59,7 @@ def open_with_warnings(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> tuple[TransformersEngine, list[str]]:
     with caplog.at_level(logging.WARNING, "gpt_oss_harmony"):
-        engine = TransformersEngine(folder, **OPTIONS)
+        engine = TransformersEngine.load(folder, **OPTIONS)
     ours = [record for record in caplog.records if record.name.startswith("gpt_oss_harmony")]
     return engine, [record.getMessage() for record in ours]
 
@@ -79,7 +79,7 @@ def test_a_tested_release_runs_requests_at_once(
     assert engine.skips_forced
 
 
-@pytest.mark.parametrize("version", ["5.18.9", "5.24.0.dev0", "6.0.0"])
+@pytest.mark.parametrize("version", ["5.18.9", "5.25.0.dev0", "6.0.0"])
 def test_another_release_is_named_in_one_warning(
     version: str, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -89,8 +89,8 @@ def test_another_release_is_named_in_one_warning(
     (warning,) = warnings
     assert warning == (
         f"requests run one after the other, not at once: transformers {version} is installed, and "
-        "its batching was not tested (that of 5.19 to 5.23 was). For many requests at once, "
-        "install a tested release: pip install 'transformers>=5.19,<5.24'"
+        "its batching was not tested (that of 5.19 to 5.24 was). For many requests at once, "
+        "install a tested release: pip install 'transformers>=5.19,<5.25'"
     )
     assert not engine.skips_forced
 
@@ -143,7 +143,7 @@ def test_a_module_that_is_gone_is_noticed_when_the_engine_is_opened(
 def sequential(folder: Path) -> Iterator[TransformersEngine]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(VERSION, UNTESTED)
-        engine = TransformersEngine(folder, name="noise", **OPTIONS)
+        engine = TransformersEngine.load(folder, name="noise", **OPTIONS)
     yield engine
     asyncio.run(engine.close())
 
@@ -164,7 +164,7 @@ def test_both_ways_sample_the_same_tokens(folder: Path, sequential: Transformers
     """The attention of the batching sums in another order, so log-probabilities differ a little."""
 
     async def run() -> None:
-        async with TransformersEngine(folder, **OPTIONS) as batched:
+        async with TransformersEngine.load(folder, **OPTIONS) as batched:
             greedy = await sample(batched, SAMPLINGS["greedy"])
             stop = Sampling(temperature=0, max_tokens=24, stop_tokens=frozenset([greedy[9].token]))
             for name, sampling in {**SAMPLINGS, "a stop token": stop}.items():
@@ -241,7 +241,7 @@ def test_a_model_that_fails_ends_one_request(
             with pytest.raises(EngineError, match="the model failed: no memory"):
                 await sample(sequential, Sampling(max_tokens=2))
         with monkeypatch.context() as patch:
-            module = "gpt_oss_harmony.engines.running_requests"
+            module = "gpt_oss_harmony.engines.torch_sampling"
             patch.setattr(f"{module}.choose_tokens", failing("no token"))
             with pytest.raises(EngineError, match="sampling failed: no token"):
                 await sample(sequential, Sampling(max_tokens=2))
@@ -254,7 +254,7 @@ def test_a_model_that_fails_ends_one_request(
 @pytest.mark.usefixtures("is_untested")
 def test_closing_ends_the_running_and_the_waiting_requests(folder: Path) -> None:
     async def run() -> None:
-        engine = TransformersEngine(folder, **OPTIONS)
+        engine = TransformersEngine.load(folder, **OPTIONS)
         running = engine.generate(PROMPT, Sampling(max_tokens=300))
         await anext(running)
         waiting = asyncio.ensure_future(sample(engine, Sampling(max_tokens=300)))
@@ -283,7 +283,7 @@ def test_a_release_that_divides_models_in_another_way_is_named(
     monkeypatch.setenv("WORLD_SIZE", "2")
     problem = f"transformers {re.escape(transformers.__version__)} is installed, .* 2 processes"
     with pytest.raises(EngineError, match=problem):
-        TransformersEngine(folder, **OPTIONS)
+        TransformersEngine.load(folder, **OPTIONS)
 
 
 @pytest.mark.slow
@@ -325,7 +325,7 @@ def test_two_processes_without_batching_give_the_tokens_of_one(folder: Path) -> 
     assert nothing == ""
 
     async def alone() -> list[list[int]]:
-        engine = TransformersEngine(folder, **OPTIONS, experts_implementation="grouped_mm")
+        engine = TransformersEngine.load(folder, **OPTIONS, experts_implementation="grouped_mm")
         async with engine:
             return await completions(engine)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from typing import Any
 
@@ -21,6 +22,9 @@ from gpt_oss_harmony.grammar import (
     turn_grammar,
     way_to_the_end,
 )
+from gpt_oss_harmony.grammar.json_schema.formats import FORMATS
+from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
+from support.tool_schemas import tool_schema
 from support.turns import TOOLS
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -180,3 +184,74 @@ def test_masks_after_a_multiple(number: str) -> None:
     tokens = ENCODING.encode(FINAL + number, allowed_special="all")
     assert matcher.accept_all(tokens) == len(tokens)
     assert ENCODING.encode("<|return|>", allowed_special="all")[0] in matcher.allowed_tokens()
+
+
+PATTERNS_THAT_LED_ASTRAY = [
+    *(r"^v\d+\.\d+\.\d+$", r"^.*\.json$", r"\.git$", "xyz", "^[^a-z]+@[^0-9]+$"),
+    *(r"^arn:aws:[a-z]+:.*:\d{12}:.+$", r"^\S.*\S$", "https?://.*"),
+]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS_THAT_LED_ASTRAY)
+@pytest.mark.parametrize("begun", ["", "7", "x.", "https:/", "v1.", "arn:aws:s3:"])
+def test_a_text_with_a_pattern_is_completed(pattern: str, begun: str) -> None:
+    matcher = Matcher(grammar_of({"type": "string", "pattern": pattern}))
+    tokens = ENCODING.encode(f'{FINAL}"{begun}', allowed_special="all")
+    taken = matcher.accept_all(tokens)
+    assert taken >= 3
+    found = way_to_the_end(matcher)
+    assert found is not None
+    assert len(found) < 25
+    assert matcher.accept_all(found) == len(found)
+    assert matcher.is_finished
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_a_text_in_a_format_is_completed(name: str) -> None:
+    found = way_to_the_end(Matcher(grammar_of({"type": "string", "format": name})))
+    assert found is not None
+    assert len(found) < 30
+
+
+def opened(matcher: ClosingMatcher, seed: int) -> list[int]:
+    """Sample tokens that open as much as possible, every other time."""
+    choices, tokens = random.Random(seed), list[int]()
+    vocabulary = load_vocabulary()
+    openers = [index for index, text in enumerate(vocabulary) if set(text) & set(b'[{,"')][:800]
+    while not matcher.is_finished:
+        mask = matcher.bitmask()
+        wanted = [token for token in openers if mask[token >> 3] >> (token & 7) & 1]
+        if not wanted or choices.random() < 0.5:
+            byte = choices.choice([index for index, bits in enumerate(mask) if bits])
+            wanted = [8 * byte + bit for bit in range(8) if mask[byte] >> bit & 1]
+        tokens.append(choices.choice(wanted))
+        assert matcher.accept(tokens[-1])
+    return tokens
+
+
+def closed_in_time(seed: int, limit: int) -> bool:
+    """Return whether a random tool's turn can be closed; fail if it is not, although it can."""
+    schema = tool_schema(seed)
+    grammar = grammar_of(schema, on_unsupported="loosen", reasoning=seed % 2 == 0)
+    matcher = ClosingMatcher(grammar, limit)
+    if matcher.closes:
+        assert len(opened(matcher, seed)) <= limit, (seed, limit)
+    return matcher.closes
+
+
+@pytest.mark.parametrize("limit", [40, 150])
+def test_what_is_closable_at_the_start_is_closed_at_the_end(limit: int) -> None:
+    assert sum(closed_in_time(seed, limit) for seed in range(9_000, 9_010)) >= 8
+
+
+CLOSED_TOOLS = int(os.environ.get("HARMONY_TEST_CLOSED_TOOLS", "28"))
+"""How many of 700 tools are tried; `make closing` tries all."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [40, 150, 300, 1_000])
+@pytest.mark.parametrize("start", range(9_000, 9_700, 100))
+def test_seven_hundred_tools_are_closed_in_time(start: int, limit: int) -> None:
+    seeds = range(start, start + 100, 700 // CLOSED_TOOLS)
+    closable = sum(closed_in_time(seed, limit) for seed in seeds)
+    assert closable >= int(len(seeds) * (0.8 if limit == 40 else 0.99))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 from typing import Any
 
@@ -126,3 +128,26 @@ def test_values_of_schemas(schema: Any) -> None:
 def test_what_gbnf_cannot_express(options: TurnOptions, problem: str) -> None:
     with pytest.raises(GrammarError, match=f"{problem}.*-DLLAMA_LLGUIDANCE=ON"):
         turn_gbnf(turn_grammar(TOOLS, options))
+
+
+def test_a_copy_of_a_grammar_keeps_its_rules() -> None:
+    grammar = turn_grammar(TOOLS)
+    for copied in (copy.copy(grammar), copy.deepcopy(grammar), pickle.loads(pickle.dumps(grammar))):
+        assert copied == grammar
+        assert turn_gbnf(copied) == turn_gbnf(grammar)
+
+
+def test_plain_text_is_not_translated() -> None:
+    grammar = turn_grammar(TOOLS)
+    with pytest.raises(GrammarError, match="pass what turn_grammar returned"):
+        turn_gbnf(str(grammar))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"type": "regex", "pattern": "[0-9]+"}, {"type": "choice", "choices": ["a", "b"]}],
+)
+def test_formats_of_text_are_refused(wanted: dict[str, Any]) -> None:
+    """A nested grammar of llguidance is no GBNF; it was once copied into the text as it stood."""
+    with pytest.raises(GrammarError, match="formats of text"):
+        turn_gbnf(turn_grammar(TOOLS, TurnOptions(response_format=wanted)))

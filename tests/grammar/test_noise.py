@@ -224,7 +224,7 @@ def sample(batch: list[Case], seed: int) -> list[list[int]]:
 
 
 FIRST = [
-    pytest.param(first, marks=[pytest.mark.slow] if first >= 2 * ROWS else [])
+    pytest.param(first, marks=[pytest.mark.slow] if first >= ROWS else [])
     for first in range(0, TURNS, ROWS)
 ]
 

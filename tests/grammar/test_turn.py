@@ -27,9 +27,12 @@ from gpt_oss_harmony.grammar import (
     TurnOptions,
     declared_calls,
     find_mismatch,
+    turn_constraint,
     turn_grammar,
     with_token_ids,
 )
+from gpt_oss_harmony.grammar import turn as turn_module
+from gpt_oss_harmony.grammar.json_schema import loosened_schema
 from gpt_oss_harmony.grammar.structural_tag import structural_tag
 from gpt_oss_harmony.grammar.text_formats import TEXT_PATTERN
 from gpt_oss_harmony.grammar.token_table import token_table
@@ -394,3 +397,29 @@ def test_an_error_names_the_remedy(mistake: str) -> None:
     call, error, remedy = MISTAKES[mistake]
     with pytest.raises(error, match=remedy):
         call()
+
+
+def test_a_schema_is_compiled_once_for_all_its_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in another conversation, under another name; each report has the name of its tool."""
+    compiled: list[Any] = []
+
+    def counted(schema: Any, *args: Any, **options: Any) -> Any:
+        compiled.append(schema)
+        return loosened_schema(schema, *args, **options)
+
+    monkeypatch.setattr(turn_module, "loosened_schema", counted)
+    schema = {"type": "array", "uniqueItems": True, "title": "compiled once"}
+    found = []
+    for names in (["first", "second"], ["third"]):
+        tools = [ToolDescription.new(name, "A tool.", schema) for name in names]
+        developer = DeveloperContent.new().with_function_tools(tools)
+        message = Message.from_role_and_content(Role.DEVELOPER, developer)
+        chat = Conversation.from_messages([message])
+        constraint = turn_constraint(chat, TurnOptions(on_unsupported="loosen"))
+        found += [error.pointer for error in constraint.unenforced]
+    expected = ["first", "second", "third"]
+    assert found == [f"tools/functions.{name}#/uniqueItems" for name in expected]
+    assert len(compiled) == 1
+    strict = TurnOptions(tool_choice={"type": "function", "name": "third"})
+    with pytest.raises(GrammarError, match=r"at tools/functions\.third#/uniqueItems"):
+        turn_constraint(chat, strict)

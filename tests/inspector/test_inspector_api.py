@@ -22,7 +22,6 @@ from gpt_oss_harmony import (
 from gpt_oss_harmony.apis import (
     ChatRequest,
     ResponsesRequest,
-    message_text,
     turn_of_chat,
     turn_of_response,
 )
@@ -401,7 +400,7 @@ def test_a_turn_is_appended_in_the_format_of_its_source(form: str) -> None:
     ] == [
         (
             [message.get(field) for field in fields],
-            message_text(Message.from_dict(dict(message))),
+            Message.from_dict(dict(message)).text,
         )
         for message in said
     ]

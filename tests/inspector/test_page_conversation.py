@@ -130,7 +130,7 @@ def test_a_conversation_is_written_in_the_form(page: Page) -> None:
     page.get_by_label("Response format").fill('{"name": "list", "json_schema": {"type": "array"}}')
     page.get_by_role("button", name="Add assistant message").click()
     last = page.get_by_role("group", name="Message 2")
-    last.get_by_label("Channel").select_option("commentary")
+    last.get_by_role("combobox", name="Channel").select_option("commentary")
     last.get_by_label("Recipient").fill("functions.now")
     last.get_by_role("button", name="More fields").click()
     last.get_by_label("Content type").fill("json")

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from gpt_oss_harmony import load_harmony_encoding
-from gpt_oss_harmony.apis.chat_input import read_chat
+from gpt_oss_harmony.apis.chat.input import read_chat
 from gpt_oss_harmony.grammar import Matcher, turn_grammar
 from support.page_visitor import Visitor, expect_token_ids, fragment, token_ids
 

@@ -610,7 +610,7 @@ def test_what_is_read_is_a_copy() -> None:
 PROPERTIES = (
     "state", "state_data", "current_role", "current_channel", "current_recipient",
     "current_content_type", "current_content", "last_content_delta", "messages", "tokens",
-    "recoveries", "damaged_headers", "incomplete", "stop",
+    "recoveries", "damaged_headers", "incomplete", "stop", "token_counts", "reasoning_tokens",
 )  # fmt: skip
 
 

@@ -185,6 +185,39 @@ def test_errors_have_a_place(text: str, problem: str) -> None:
         assert str(raised.value) == problem
 
 
+@pytest.mark.parametrize(
+    ("sound", "wrong", "value"),
+    [
+        ('{"a":1}', "}", {"a": 1}),
+        ('{"a":1,', "}", {"a": 1}),
+        ("[1,", "]", [1]),
+        ('{"a":"b', "\n", {"a": "b"}),
+    ],
+)
+def test_an_error_changes_nothing_and_stays(sound: str, wrong: str, value: Any) -> None:
+    reader = PartialJson()
+    reader.feed(sound)
+    for _ in range(2):
+        for ended in (lambda: reader.feed(wrong), reader.finish):
+            with pytest.raises(JsonTextError, match=f"^character {len(sound)}: "):
+                ended()
+    assert reader.problem is not None
+    assert reader.problem.position == len(sound)
+    assert (reader.value, reader.is_complete) == (value, False)
+
+
+@pytest.mark.parametrize(("begun", "rest", "value"), [("-", "1", -1), ('{"a":1', "2}", {"a": 12})])
+def test_an_end_too_early_changes_nothing(begun: str, rest: str, value: Any) -> None:
+    reader = PartialJson()
+    reader.feed(begun)
+    before = copy.deepcopy(reader.value)
+    with pytest.raises(JsonTextError):
+        reader.finish()
+    assert reader.value == before
+    reader.feed(rest)
+    assert reader.finish() == value
+
+
 @pytest.mark.parametrize("text", ["", '{"a": ', '"a', "-", "tru", "[1"])
 def test_a_value_must_be_complete(text: str) -> None:
     reader = PartialJson()

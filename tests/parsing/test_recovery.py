@@ -529,7 +529,8 @@ def test_what_follows_a_repair_is_read(case: Repair) -> None:
 
 
 def test_every_kind_has_a_case() -> None:
-    assert {kind for case in REPAIRS for kind, _, _ in case.recoveries} == set(RecoveryKind)
+    tested = {kind for case in REPAIRS for kind, _, _ in case.recoveries}
+    assert tested == set(RecoveryKind) - {K.MENDED_ARGUMENTS}  # which has a file of its own
 
 
 # Where the tokens end
@@ -641,6 +642,9 @@ def test_a_recovered_message_by_a_tool_names_the_tool(stream: str) -> None:
         ("function.f", ["functions.f"], "functions.f"),
         ("functions.ff", ["functions.f"], "functions.f"),
         ("f.f", ["functions.f"], "functions.f"),
+        ("functions:f", ["functions.f"], "functions.f"),
+        ("functions:f", [], "functions:f"),
+        ("functions/f", ["functions.f"], "functions.f"),
         ("ff", ["functions.f", "ff"], "ff"),
         ("functions.\u200bf", ["functions.f"], "functions.f"),
         ("functions.f\ufeff", [], "functions.f"),
@@ -689,6 +693,68 @@ def test_a_damaged_header_keeps_an_empty_type(header: str) -> None:
 def test_authors(header: str, author: Author) -> None:
     (message,) = parsed(tokens_of(f"<|start|>{header}<|message|>x<|end|>"), None, TOOLS).messages
     assert message.author == author
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("hi<|channel|>final<|message|>Hi<|return|>", [HI]),
+        ("<|channel|>functions:f<|message|>{}<|call|>", [call()]),
+        ('<|channel|>assistant\n{"answer":"0"}<|end|>', [said('{"answer":"0"}')]),
+        (f"<|channel|>assistant\nHm<|end|><|start|>assistant{FINAL}", [HM, HI]),
+        ("analysishm!assistantfinalHi", [said("hm!", "analysis"), HI]),
+        ("analysis\nHm assistantfinalHi", [HM, HI]),
+        ("finally, Hm", [said("finally, Hm")]),
+        ("analysis of data", [said("analysis of data")]),
+        ("analysisfunctions.f(1)assistantfinalHi", [said("functions.f(1)", "analysis"), HI]),
+        ("analysisfunctions.fassistantfinalHi", [said("functions.f", "analysis"), HI]),
+    ],
+)
+def test_words_in_unusual_places(text: str, messages: list[Message]) -> None:
+    tokens = tokens_of(text)
+    whole = parsed(tokens, tools=TOOLS)
+    assert whole.messages == messages
+    assert is_noted_or_accepted(tokens, Role.ASSISTANT, TOOLS)
+    streamed = StreamableParser(ENCODING, Role.ASSISTANT, strict=False, tools=TOOLS)
+    for token in tokens:
+        streamed.process(token)
+    assert streamed.process_eos().messages == whole.messages
+
+
+@pytest.mark.parametrize("header", ["", "<|channel|>analysis", "<|channel|>commentary"])
+@pytest.mark.parametrize("written", ["assistantary", "assistant.", "assistantcommentary"])
+def test_a_tool_answers_the_assistant(header: str, written: str) -> None:
+    tokens = tokens_of(f"<|start|>python to={written}{header}<|message|>3<|end|>")
+    (message,) = parsed(tokens, None).messages
+    assert (message.author, message.recipient) == (Author.new(Role.TOOL, "python"), "assistant")
+
+
+@pytest.mark.parametrize("times", [2, 33, 60, 1_000])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        " to=functions.f",
+        "to=functions.f",
+        " to=functions.f code",
+        " to=functions.x to=functions.f",
+        "<|channel|>commentary to=functions.f",
+        "<|channel|>analysis<|channel|>commentary to=functions.f",
+        " to=functions.f<|constrain|>json",
+        " assistantcommentary to=functions.f",
+        " commentary",
+        " ??",
+        " json",
+        " word",
+    ],
+)
+@pytest.mark.parametrize("ending", ["<|message|>{}<|call|>", "{}<|call|>", "<|end|>", ""])
+def test_a_header_that_repeats_itself_is_never_shown(unit: str, times: int, ending: str) -> None:
+    tokens = tokens_of("<|channel|>commentary to=functions.f" + unit * times + ending)
+    messages = parsed(tokens, tools=TOOLS).messages
+    is_prose = unit in (" ??", " word") and "<|message|>" not in ending
+    if "{}" in ending and not is_prose:
+        assert [(one.recipient, text_of(one)) for one in messages] == [("functions.f", "{}")]
+    assert all(message.recipient == "functions.f" for message in messages)
 
 
 # One reader for headers with and without <|message|>

@@ -18,7 +18,6 @@ from gpt_oss_harmony import Message, ToolDescription, ToolNamespaceConfig
 from gpt_oss_harmony.conversation.built_in_tools import BUILT_IN_TOOLS, BuiltInTool, CallItem
 from gpt_oss_harmony.server.tools.call_items import CALL_FIELDS, CallFields, FinishedCall
 from gpt_oss_harmony.tools.tool import Tool
-from gpt_oss_harmony.tools.tool_call import call_text
 from gpt_oss_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
 from support.inspector_client import client as inspector
 from support.server_tools import NEXT, RoomyEngine, answer, serving_tools
@@ -46,7 +45,7 @@ def drawn(call: FinishedCall) -> dict[str, Any]:
     return {"picture": "".join(part.to_dict()["text"] for part in call.messages[0].content)}
 
 
-IMAGE_GEN_FIELDS = CallFields(lambda call, session: {"size": len(call_text(call))}, drawn)
+IMAGE_GEN_FIELDS = CallFields(lambda call, session: {"size": len(call.text)}, drawn)
 
 
 class Sketches:

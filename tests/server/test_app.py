@@ -135,3 +135,23 @@ def test_keys_are_asked_for_and_make_the_owner() -> None:
 
 def test_without_keys_everyone_may_ask(client: TestClient) -> None:
     assert client.post("/try", json={"words": []}).json() == {"words": 0, "owner": ""}
+
+
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("/v1/embeddings", "serve an embedding model beside it"),
+        ("/v1/moderations", "gpt-oss-safeguard"),
+        ("/v1/batches", "background: true"),
+        ("/v1/messages/batches", "one by one"),
+        ("/v1/uploads", "/v1/files"),
+        ("/v1/images/generations", "text only"),
+        ("/v1/embeddingsx", "/openapi.json lists all endpoints"),
+    ],
+)
+def test_endpoints_that_this_server_does_not_have_say_what_helps(
+    client: TestClient, path: str, remedy: str
+) -> None:
+    answer = client.post(path, json={})
+    assert answer.status_code == 404
+    assert remedy in answer.json()["error"]["message"]

@@ -11,7 +11,10 @@ import pytest
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
-from support.served import PATIENCE
+from gpt_oss_harmony.server import Settings
+from support.chat_server import FINAL
+from support.scripted_engine import ScriptedEngine
+from support.served import PATIENCE, serving
 
 pytestmark = pytest.mark.slow
 
@@ -134,3 +137,29 @@ def test_an_output_type(demo_url: str, model: str) -> None:
             return await agents.Runner.run(made, "I need to buy coffee, soda and eggs")
 
     assert run(demo_url, work).final_output == Shopping(items=["coffee", "soda", "eggs"])
+
+
+def test_the_shell_runs_at_the_client() -> None:
+    commands: list[str] = []
+    call = (
+        '<|channel|>commentary to=functions.shell <|constrain|>json<|message|>{"commands":["ls"]}'
+    )
+    engine = ScriptedEngine(f"{call}<|call|>", FINAL)
+
+    async def execute(asked: Any) -> Any:
+        commands.extend(asked.data.action.commands)
+        outcome = agents.ShellCallOutcome(type="exit", exit_code=0)
+        return agents.ShellResult(
+            output=[agents.ShellCommandOutput(stdout="a.md\n", stderr="", outcome=outcome)]
+        )
+
+    async def ask(client: AsyncOpenAI) -> Any:
+        model = agents.OpenAIResponsesModel("script", client)
+        tools = [agents.ShellTool(executor=execute)]
+        looker = agents.Agent(name="looker", model=model, tools=tools)
+        return (await agents.Runner.run(looker, "hi")).final_output
+
+    with serving(engine, Settings()) as url:
+        assert run(url, ask) == "Hello 🏰 there."
+    assert commands == ["ls"]
+    assert "<|message|>exit code 0\na.md\n<|end|>" in engine.prompts[1]

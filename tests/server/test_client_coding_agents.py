@@ -75,6 +75,7 @@ def test_codex(engine: RoomyEngine, url: str, project: Path, tmp_path: Path) -> 
         "approval_policy": "never",
         "sandbox_mode": "danger-full-access",
         "model_auto_compact_token_limit": 9000,
+        "web_search": "disabled",
     }
     provider = {"name": "local", "base_url": url, "wire_api": "responses"}
     lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]

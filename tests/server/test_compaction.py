@@ -97,7 +97,7 @@ def test_a_compacted_prompt_has_half_of_the_tokens(
 
 
 def test_items_that_no_prompt_shows_may_be_strange(client: TestClient) -> None:
-    strange = {"type": "local_shell_call_output", "call_id": ["a"], "output": {"b": 1}}
+    strange = {"type": "computer_call_output", "call_id": ["a"], "output": {"b": 1}}
     calls = {"type": "mcp_call", "approval_request_id": ["a"], "call_id": {}}
     items = [*agent(10, WORDS), strange, calls, *call(11, WORDS)]
     assert tokens_of(client, compact(client, input=items)) <= tokens_of(client, items) // 2

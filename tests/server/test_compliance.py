@@ -436,7 +436,9 @@ def outcomes(
     for names, flows in ALL.items():
         database = f"sqlite:///{tmp_path_factory.mktemp('compliance') / 'responses.db'}"
         with (
-            serving(demo, Settings(event_names=names, database=database)) as url,
+            serving(
+                demo, Settings(event_names=names, database=database, attachments="note")
+            ) as url,
             httpx2.Client(base_url=url, timeout=PATIENCE) as http,
         ):
             server = Server(names, url, http)

@@ -10,9 +10,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from gpt_oss_harmony.apis import ChatRequest, turn_of_chat
+from gpt_oss_harmony.apis.constraint import message_limits
 from gpt_oss_harmony.engines import FinishReason, SampledToken, Sampling
 from gpt_oss_harmony.grammar import Matcher
-from gpt_oss_harmony.server.generation.preparation import message_limits
 from support.chat_server import HI, NOW, chat, chunks, joined
 from support.responses_server import NOW as FLAT_NOW
 from support.responses_server import RUN, create, serving, stream
@@ -283,26 +283,6 @@ def test_reasoning_is_summarised_by_its_own_sentences(
     ]
     create(client, input=sent, tools=[FLAT_NOW])
     assert f"<|message|>{LONG}<|end|>" in engine.prompts[-1]
-
-
-def test_the_model_may_summarise_its_reasoning() -> None:
-    whole = THINK.replace("Hm.", LONG) + SAY.format("4")
-    engine = ScriptedEngine(whole, THINK + SAY.format(" I add. "), whole, "no!", whole)
-    with serving(engine=engine, reasoning_summaries="model") as client:
-        *_, last = stream(client, input="hi", reasoning={"summary": "concise"})
-        # Where the engine fails, sentences of the reasoning do.
-        failed = create(client, input="hi", reasoning={"summary": "concise"})
-        silent = create(client, input="hi")
-    response = last["response"]
-    assert response["output"][0]["summary"] == [{"type": "summary_text", "text": "I add."}]
-    assert "in one sentence" in engine.prompts[1]
-    assert LONG in engine.prompts[1]
-    counts = [len(ENCODING.encode(text, allowed_special="all")) for text in engine.prompts[:2]]
-    assert response["usage"]["input_tokens"] == sum(counts)
-    assert response["output"][1]["content"][0]["text"] == "4"
-    assert failed["output"][0]["summary"] == [{"type": "summary_text", "text": "First, we add."}]
-    assert silent["output"][0]["summary"] == []
-    assert len(engine.prompts) == 5
 
 
 # The form of the answer

@@ -89,6 +89,19 @@ def test_foreign_text(text: str) -> None:
         CIPHER.decrypt(text, "key_1")
 
 
+@given(st.lists(TEXTS, max_size=3), st.lists(TEXTS, max_size=3), TEXTS)
+def test_a_signature_is_of_these_texts_and_this_owner(
+    fields: list[str], others: list[str], owner: str
+) -> None:
+    signature = CIPHER.sign(fields, owner)
+    assert CIPHER.is_signed(signature, fields, owner)
+    assert CIPHER.is_signed(signature, others, owner) is (others == fields)
+    assert not CIPHER.is_signed(signature, fields, owner + "x")
+    assert not CIPHER.is_signed(signature.upper() + " ", fields, owner)
+    assert not CIPHER.is_signed(signature[:-2], fields, owner)
+    assert not OTHER.is_signed(signature, fields, owner)
+
+
 # Keys
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_harmony.server.generation.events import Ending
+from gpt_oss_harmony.apis.items import Ending
 from support.chat_server import CALL, FINAL, HI, THINK
 from support.responses_server import serving
 from support.scripted_engine import ScriptedEngine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterable, Iterator
@@ -18,13 +19,17 @@ from starlette.routing import BaseRoute
 from starlette.testclient import WebSocketDenialResponse
 
 from gpt_oss_harmony.server import Settings, app, create_app
+from gpt_oss_harmony.server.auth import api_keys
 from gpt_oss_harmony.server.auth.api_keys import ApiKeys
 from gpt_oss_harmony.server.pools import FairPool
 from gpt_oss_harmony.server.responses import plan
 from gpt_oss_harmony.server.store import KeyLimits, Store
 from support.responses_server import TEXT
+from support.responses_server import serving as in_process
 from support.scripted_engine import ScriptedEngine
 from support.served import PATIENCE, serving
+
+pytest_plugins = ("support.postgres_server", "support.databases")
 
 OPEN = {
     "/",
@@ -94,6 +99,49 @@ def test_every_endpoint_needs_a_key_and_every_one_that_works_counts(site: Site) 
         assert (method, path, is_refused) == (method, path, counts), answer.text
         assert not is_refused or int(answer.headers["retry-after"]) > 1
     assert {path for _, path in seen} >= OPEN
+
+
+def test_no_id_has_a_nul(database_url: str) -> None:
+    """PostgreSQL cannot compare it; in a query it is the id of nothing."""
+    with in_process(database=database_url) as client:
+        container = client.post("/v1/containers", json={"name": "a"}).json()["id"]
+        for method, path in sorted(operations(client.app.router.routes)):  # type: ignore[attr-defined]
+            if path in OPEN or method == "WEBSOCKET":
+                continue
+            body: Any = {} if method == "POST" else None
+            inside = re.sub(r"\{[^}]*\}", container, path)
+            listed = client.request(method, f"{inside}?after=%00&before=%00", json=body)
+            assert listed.status_code < 500, (method, path, listed.text)
+            for name in re.findall(r"\{[^}]*\}", path):
+                where = re.sub(r"\{[^}]*\}", container, path.replace(name, "%00"))
+                answer = client.request(method, where, json=body)
+                assert answer.status_code == 400, (method, path, name, answer.text)
+                assert "NUL" in answer.text
+        for body in (
+            {"name": "a", "file_ids": ["\0"]},
+            {"input": "hi", "previous_response_id": "\0"},
+            {"input": "hi", "conversation": "\0"},
+            {"input": [{"type": "item_reference", "id": "\0"}]},
+            {"input": "hi", "tools": [{"type": "code_interpreter", "container": "\0"}]},
+        ):
+            path = "/v1/containers" if "name" in body else "/v1/responses"
+            assert client.post(path, json=body).status_code in (400, 404), body
+
+
+def test_a_websocket_ends_with_its_key(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_keys, "_REMEMBERED", 0)
+    keys = site.client.app.state.services.keys  # type: ignore[attr-defined]
+    (id,) = [record.id for record in keys.all() if record.name == "other"]
+    headers = {"authorization": f"Bearer {site.other}"}
+    with site.client.websocket_connect("/v1/responses", headers=headers) as connection:
+        connection.send_json({"type": "response.create", "input": "hi", "generate": False})
+        assert connection.receive_json()["type"] == "response.created"
+        while connection.receive_json()["type"] != "response.completed":
+            pass
+        keys.revoke(id)
+        connection.send_json({"type": "response.create", "input": "hi", "generate": False})
+        event = connection.receive_json()
+        assert (event["status"], event["error"]["code"]) == (401, "invalid_api_key")
 
 
 def test_each_request_over_a_websocket_counts(site: Site) -> None:

@@ -18,21 +18,15 @@ from gpt_oss_harmony import (
     StreamableParser,
     ToolDescription,
 )
-from gpt_oss_harmony.apis.items import message_text
-from gpt_oss_harmony.apis.turn_request import TurnRequest
+from gpt_oss_harmony.apis.constraint import compiled_constraint
+from gpt_oss_harmony.apis.items import ItemBegun, ItemEnded, ItemEvent, ItemText, TurnEnded
+from gpt_oss_harmony.apis.reader import TurnReader
+from gpt_oss_harmony.apis.stop_texts import StopTexts
+from gpt_oss_harmony.apis.turn import TurnRequest
 from gpt_oss_harmony.engines import FinishReason, SampledToken
 from gpt_oss_harmony.parsing.recovery import WITHOUT_UNMARKED_CALLS
 from gpt_oss_harmony.sampled_messages import SampledMessage
-from gpt_oss_harmony.server.generation.events import (
-    MessageBegun,
-    MessageEnded,
-    TextAdded,
-    TurnEnded,
-    TurnEvent,
-)
-from gpt_oss_harmony.server.generation.preparation import compiled_constraint, prepare_turn
-from gpt_oss_harmony.server.generation.reader import TurnReader
-from gpt_oss_harmony.server.generation.stop_texts import StopTexts
+from gpt_oss_harmony.server.preparation import prepare_turn
 from gpt_oss_harmony.tokens.special_tokens import END
 from support.scripted_engine import ENCODING
 
@@ -62,11 +56,11 @@ def read(
     reason: FinishReason = FinishReason.STOP,
     stop: Sequence[str] = (),
     logprobs: bool = False,
-) -> list[TurnEvent]:
+) -> list[ItemEvent]:
     """Read a whole turn; its last token has the reason."""
     known = list(tokens)
-    reader = TurnReader(request(stop), 7)
-    events: list[TurnEvent] = []
+    reader = TurnReader(request(stop), 7, new_id=str)
+    events: list[ItemEvent] = []
     for at, token in enumerate(known, start=1):
         sampled = SampledToken(token, finish_reason=reason if at == len(known) else None)
         if logprobs:
@@ -85,8 +79,8 @@ def test_text_without_special_tokens_is_never_a_call() -> None:
 
 
 def test_forced_tokens_are_counted() -> None:
-    reader = TurnReader(request(), 7)
-    events: list[TurnEvent] = []
+    reader = TurnReader(request(), 7, new_id=str)
+    events: list[ItemEvent] = []
     for position, token in enumerate(tokens := ENCODING.encode(FINAL, allowed_special="all")):
         sampled = SampledToken(token, is_forced=position in (1, 2))
         if position == len(tokens) - 1:
@@ -97,15 +91,18 @@ def test_forced_tokens_are_counted() -> None:
     assert (ended.usage.output_tokens, ended.usage.forced_tokens) == (len(tokens), 2)
 
 
-def messages_of(events: Iterable[TurnEvent]) -> list[tuple[str | None, str | None, str]]:
+def messages_of(events: Iterable[ItemEvent]) -> list[tuple[str | None, str | None, str]]:
     """The messages, as their texts were streamed."""
     found: list[tuple[str | None, str | None, str]] = []
     for event in events:
-        if isinstance(event, MessageBegun):
-            found.append((event.channel, event.recipient, ""))
-        elif isinstance(event, TextAdded):
-            channel, recipient, text = found[event.position]
-            found[event.position] = (channel, recipient, text + event.text)
+        if isinstance(event, ItemBegun):
+            found.append((None, event.recipient, ""))
+        elif isinstance(event, ItemText):
+            _, recipient, text = found[event.position]
+            found[event.position] = (None, recipient, text + event.text)
+        elif isinstance(event, ItemEnded):
+            channel, (_, recipient, text) = event.message.channel, found[event.position]
+            found[event.position] = (channel, recipient, text)
     return found
 
 
@@ -170,7 +167,7 @@ def test_reasoning_is_counted_with_its_markup() -> None:
 
 def test_a_turn_that_is_cut_is_incomplete() -> None:
     events = read(encode(THINK + "<|channel|>final<|message|>Hel"), reason=FinishReason.LENGTH)
-    ended = [event for event in events if isinstance(event, MessageEnded)]
+    ended = [event for event in events if isinstance(event, ItemEnded)]
     assert [event.is_complete for event in ended] == [True, False]
     assert isinstance(events[-1], TurnEnded)
     assert events[-1].reason is FinishReason.LENGTH
@@ -215,19 +212,21 @@ def test_the_stream_says_what_the_messages_say(
     open_at: int | None = None
     ended: list[tuple[str | None, str | None, str]] = []
     for event in events:
-        if isinstance(event, MessageBegun):
+        if isinstance(event, ItemBegun):
             assert open_at is None
             open_at = event.position
             assert event.position == len(ended)
-        elif isinstance(event, TextAdded):
+        elif isinstance(event, ItemText):
             assert event.text
             assert event.position == open_at
-        elif isinstance(event, MessageEnded):
+        elif isinstance(event, ItemEnded):
             assert event.position == open_at
             open_at = None
             assert event.message.author.role is Role.ASSISTANT
-            known = (event.message.channel, event.message.recipient, message_text(event.message))
-            ended.append(known)
+            text = event.message.text
+            # Clients read the arguments of a whole call as JSON, so that of none is empty.
+            assert event.text == text or (event.message.recipient and not text.strip())
+            ended.append((event.message.channel, event.message.recipient, event.text))
     assert ended == streamed
     assert isinstance(events[-1], TurnEnded)
     is_answer = [text for channel, to, text in ended if to is None and channel != "analysis"]
@@ -246,7 +245,7 @@ def test_without_stop_texts_nothing_but_others_words_is_left_out(tokens: list[in
     )
     parser.process_many([*tokens, END])
     whole = parser.process_eos().messages
-    ended = [event.message for event in read([*tokens, END]) if isinstance(event, MessageEnded)]
+    ended = [event.message for event in read([*tokens, END]) if isinstance(event, ItemEnded)]
     own = [message for message in whole if message.author.role is Role.ASSISTANT]
     assert [message.to_dict() for message in ended] == [message.to_dict() for message in own]
 
@@ -257,7 +256,7 @@ def test_sampled_messages_have_all_tokens(text: str) -> None:
     opening = encode("<|start|>assistant")
     joined: list[int] = []
     for event in read(tokens):
-        if isinstance(event, MessageEnded):
+        if isinstance(event, ItemEnded):
             assert isinstance(event.message, SampledMessage)
             joined += [*(opening if joined else ()), *event.message.sampled_tokens]
     assert joined == tokens
@@ -270,16 +269,16 @@ def test_log_probabilities_cover_the_text(text: str) -> None:
         data = b"".join(known.data for known in event.logprobs)
         assert data.decode() == event.text
         for known in event.logprobs:
-            assert known.top == ((known.data, known.logprob),)
-            assert ENCODING.decode([tokens[int(-known.logprob) - 1]], "ignore") in event.text
+            assert known.top == ((known.token, known.data, known.logprob),)
+            assert ENCODING.decode([tokens[int(-(known.logprob or 0)) - 1]], "ignore") in event.text
 
 
-def _joined(events: Iterable[TurnEvent]) -> list[TextAdded]:
-    found: dict[int, TextAdded] = {}
+def _joined(events: Iterable[ItemEvent]) -> list[ItemText]:
+    found: dict[int, ItemText] = {}
     for event in events:
-        if isinstance(event, TextAdded):
-            before = found.get(event.position, TextAdded(event.position, "", ()))
-            found[event.position] = TextAdded(
+        if isinstance(event, ItemText):
+            before = found.get(event.position, ItemText(event.position, "", ()))
+            found[event.position] = ItemText(
                 event.position, before.text + event.text, before.logprobs + event.logprobs
             )
     return list(found.values())
@@ -290,7 +289,7 @@ def test_nothing_is_told_of_a_stop_text() -> None:
     (added,) = _joined(events)
     assert added.text == "Hello 🏰"
     assert b"".join(known.data for known in added.logprobs).decode() == "Hello 🏰"
-    assert isinstance(events[-2], MessageEnded)
+    assert isinstance(events[-2], ItemEnded)
     assert events[-2].message == Message.from_role_and_content(
         Role.ASSISTANT, "Hello 🏰"
     ).with_channel("final")
@@ -349,8 +348,43 @@ def test_only_what_may_be_a_stop_text_is_held(texts: list[str], text: str) -> No
 
 
 def test_a_turn_is_rendered_and_put_under_its_grammar() -> None:
-    prompt, sampling, unenforced, narrowed = prepare_turn(request())
+    prompt, sampling, unenforced, narrowed, _ = prepare_turn(request())
     assert (unenforced, narrowed) == ((), ())
     assert ENCODING.decode(prompt).endswith("<|start|>user<|message|>hi<|end|><|start|>assistant")
     assert sampling == request().sampling
     assert compiled_constraint(request(), 1000).grammar.startswith("start: ")
+
+
+MEND = ToolDescription.new(
+    "mend", "Mends.", {"type": "object", "properties": {"n": {"type": "integer"}}}
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ('{"n": 1}}', '{"n": 1}'),
+        ("{'n': 1}", '{"n": 1}'),
+        ("{'n': 'one'}", "{'n': 'one'}"),  # it would not follow the schema
+        ("{'n': 1", "{'n': 1"),
+    ],
+)
+def test_arguments_are_mended_if_they_follow_the_schema(written: str, text: str) -> None:
+    developer = DeveloperContent.new().with_function_tools([MEND])
+    asked = [Message.from_role_and_content(Role.DEVELOPER, developer)]
+    turn = TurnRequest(Conversation.from_messages(asked))
+    reader = TurnReader(turn, new_id=str, mend_arguments=True)
+    tokens = encode(f"<|channel|>commentary to=functions.mend<|message|>{written}<|call|>")
+    _, added, ended, last = [event for token in tokens for event in reader.take(token)]
+    assert isinstance(added, ItemText)
+    assert isinstance(ended, ItemEnded)
+    assert isinstance(last, TurnEnded)
+    assert added.text == ended.text == ended.message.text == text
+    mended = [one.text for one in last.recoveries if one.kind is RecoveryKind.MENDED_ARGUMENTS]
+    assert mended == ([] if text == written else [written])
+
+
+def test_answers_stream_where_arguments_are_mended() -> None:
+    reader = TurnReader(request(), new_id=str, mend_arguments=True)
+    events = [event for token in encode(FINAL) for event in reader.take(token)]
+    assert sum(isinstance(event, ItemText) for event in events) > 1

@@ -182,7 +182,7 @@ def changed(valid: Any, rng: Random) -> Any:
 @pytest.fixture(scope="module")
 def http() -> Iterator[httpx2.Client]:
     with (
-        serving(TalkingEngine(), Settings()) as url,
+        serving(TalkingEngine(), Settings(missing_tools="ignore", attachments="note")) as url,
         httpx2.Client(base_url=url, timeout=PATIENCE) as client,
     ):
         yield client

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpt_oss_harmony.apis.wire_events import json_text
 from gpt_oss_harmony.server.http import json as server_json
 from gpt_oss_harmony.server.http.errors import ApiError
 from gpt_oss_harmony.server.http.json import json_parts, large_json_response, read_json
-from gpt_oss_harmony.server.json_text import json_text
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -16,11 +16,13 @@ from pydantic import TypeAdapter
 
 from gpt_oss_harmony import Conversation
 from gpt_oss_harmony.apis import INVALID_JSON, TurnRequest, items_of_messages
+from gpt_oss_harmony.apis.chat.fold import ChatFold
+from gpt_oss_harmony.apis.chat.writer import ChatWriter
+from gpt_oss_harmony.apis.items import ItemEnded, ItemEvent
+from gpt_oss_harmony.apis.messages.fold import MessagesFold
+from gpt_oss_harmony.apis.messages.writer import MessagesWriter
+from gpt_oss_harmony.apis.reader import TurnReader
 from gpt_oss_harmony.engines import FinishReason, SampledToken
-from gpt_oss_harmony.server.chat.completion import SampledChoice
-from gpt_oss_harmony.server.generation.events import MessageEnded, TurnEvent
-from gpt_oss_harmony.server.generation.reader import TurnReader
-from gpt_oss_harmony.server.messages.answer import MessageEvents, whole_message
 from support.chat_server import CALL, FINAL, HI, PREAMBLE, THINK, THINK_MORE, TellingEngine
 from support.examples import examples
 from support.responses_server import serving
@@ -47,6 +49,13 @@ def stream(client: TestClient, **body: Any) -> list[dict[str, Any]]:
     answer = client.post("/v1/messages", json=body)
     assert answer.status_code == 200, answer.text
     return checked_events(answer.text)
+
+
+def whole_message(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    fold = MessagesFold()
+    for event in events:
+        fold.add(event)
+    return fold.whole()
 
 
 def checked_events(text: str) -> list[dict[str, Any]]:
@@ -335,10 +344,10 @@ ENDINGS = st.builds(message, st.just("final"), BODIES, st.just("<|return|>")) | 
 )
 
 
-def events_of(turn: TurnRequest, sampled: str) -> list[TurnEvent]:
+def events_of(turn: TurnRequest, sampled: str) -> list[ItemEvent]:
     tokens = ENCODING.encode(sampled, allowed_special="all")
-    reader = TurnReader(turn, 0)
-    events: list[TurnEvent] = []
+    reader = TurnReader(turn, 0, new_id=lambda _: "toolu_1")
+    events: list[ItemEvent] = []
     for token in tokens[:-1]:
         events += reader.take(SampledToken(token))
     events += reader.take(SampledToken(tokens[-1], finish_reason=FinishReason.STOP))
@@ -350,17 +359,18 @@ def events_of(turn: TurnRequest, sampled: str) -> list[TurnEvent]:
 def test_three_apis_say_the_same(opening: str, ending: str) -> None:
     turn = TurnRequest(Conversation.from_messages([]))
     events = events_of(turn, opening + ending)
-    choice = SampledChoice(turn)
-    writer = MessageEvents("m", 0, display="shown", seal=repr, new_id=lambda _: "toolu_1")
+    chat_writer, chat_fold = ChatWriter({}), ChatFold()
+    writer = MessagesWriter("m", 0, display="shown", seal=repr, new_id=lambda _: "msg_1")
     written: list[dict[str, Any]] = []
     for event in events:
-        choice.take(event)
-        written += writer.take(event)
+        for chunk in chat_writer.take(event):
+            chat_fold.add(chunk.fields())
+        written += [each.fields() for each in writer.take(event)]
     check_order(written)
     blocks = whole_message(written)["content"]
-    ended = [event.message for event in events if isinstance(event, MessageEnded)]
+    ended = [event.message for event in events if isinstance(event, ItemEnded)]
     items = [item.item for item in items_of_messages(ended, str)]
-    chat = choice.as_json()["message"]
+    chat = chat_fold.whole()["choices"][0]["message"]
 
     def of_blocks(kind: str) -> list[str]:
         return [block[kind] for block in blocks if block["type"] == kind]

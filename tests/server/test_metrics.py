@@ -10,6 +10,8 @@ from openai.types import Model
 
 from gpt_oss_harmony.engines import Health
 from gpt_oss_harmony.server import create_app
+from gpt_oss_harmony.server.metrics import Metrics
+from gpt_oss_harmony.server.vllm_metrics import NAMES
 from support.chat_server import CALL, FINAL, HI, NOW, THINK, TellingEngine, chat, chunks
 from support.local_client import LocalClient
 from support.responses_server import serving
@@ -155,3 +157,31 @@ def test_models_need_a_key_and_health_does_not() -> None:
         assert client.get("/v1/models").status_code == 401
         for path in ("/health", "/ready", "/metrics"):
             assert client.get(path).status_code == 200
+
+
+def test_the_names_of_vllm() -> None:
+    with serving(THINK + FINAL, vllm_metrics=True, model_names=("oss",)) as client:
+        chat(client, model="oss")
+        found = metrics(client)
+    same = {
+        "vllm:prompt_tokens_total": "harmony_prompt_tokens_total",
+        "vllm:generation_tokens_total": "harmony_completion_tokens_total",
+        "vllm:time_to_first_token_seconds_count": "harmony_time_to_first_token_seconds_count",
+        "vllm:time_to_first_token_seconds_sum": "harmony_time_to_first_token_seconds_sum",
+        "vllm:e2e_request_latency_seconds_count": "harmony_completion_seconds_count",
+        "vllm:request_prompt_tokens_sum": "harmony_completion_prompt_tokens_sum",
+    }
+    for name, own in same.items():
+        assert found[f'{name}{{model_name="oss"}}'] == found[own], name
+    assert found['vllm:request_success_total{finished_reason="stop",model_name="oss"}'] == 1
+    bucket = 'vllm:time_to_first_token_seconds_bucket{le="+Inf",model_name="oss"}'
+    assert found[bucket] == 1
+    names = {name for names in NAMES.values() for name in names}
+    with serving(FINAL) as client:
+        assert "vllm:" not in client.get("/metrics").text
+    assert len(names) == sum(map(len, NAMES.values()))
+
+
+def test_each_name_of_vllm_is_one_of_a_metric() -> None:
+    families = {family.name for family in Metrics()._registry.collect()}
+    assert NAMES.keys() <= families

@@ -16,8 +16,7 @@ from schemathesis import checks
 from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 
-from gpt_oss_harmony.apis.request_body import RequestBody
-from gpt_oss_harmony.apis.requests import ConstraintFields
+from gpt_oss_harmony.apis.request_body import ConstraintFields, RequestBody
 from gpt_oss_harmony.server import Settings, create_app
 from support.examples import examples
 from support.scripted_engine import TalkingEngine
@@ -123,7 +122,7 @@ SCHEMAS: dict[str, Any] = create_app(TalkingEngine()).openapi()["components"]["s
 NEEDED: dict[str, dict[str, Any]] = {
     "ChatRequest": {"messages": [{"role": "user", "content": "a"}], "logprobs": True},
     "CompactionRequest": {"model": "m"},
-    "CompletionBody": {"prompt": "a"},
+    "CompletionRequest": {"prompt": "a"},
     "CompletionUpdate": {"metadata": {}},
     "ContainerRequest": {"name": "a"},
     "ConversationUpdate": {"metadata": {}},
@@ -132,12 +131,14 @@ NEEDED: dict[str, dict[str, Any]] = {
     "ItemsRequest": {"items": []},
     "MessagesRequest": {"messages": [{"role": "user", "content": "a"}]},
     "NetworkPolicy": {"type": "disabled"},
+    "OllamaChatRequest": {"model": "m", "messages": [{"role": "user", "content": "a"}]},
+    "OllamaGenerateRequest": {"model": "m"},
     "ParseRequest": {"tokens": [1]},
     "TokenizeRequest": {"prompt": "a"},
 }
 """The fields that requests must have, and those that another field needs."""
 
-DEPENDENT = {("CompletionBody", "best_of"), ("ParseRequest", "tokens"), ("ParseRequest", "text")}
+DEPENDENT = {("CompletionRequest", "best_of"), ("ParseRequest", "tokens"), ("ParseRequest", "text")}
 """Fields that are right or wrong by the values of others, which no schema of one field says."""
 
 LATER = {"functions", "structured_outputs"}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt_oss_harmony.server.cluster.peers import JoinedPieces, PostgresChannel
+from gpt_oss_harmony.server.peers import JoinedPieces, PostgresChannel
 from gpt_oss_harmony.server.store import Store
 
 pytest_plugins = ("support.postgres_server", "support.databases")

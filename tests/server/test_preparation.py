@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gpt_oss_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
-from gpt_oss_harmony.apis.turn_request import TurnRequest
+from gpt_oss_harmony.apis.constraint import compiled_constraint, constraint_options
+from gpt_oss_harmony.apis.turn import TurnRequest
 from gpt_oss_harmony.conversation.tool_choice import ToolMode
 from gpt_oss_harmony.engines import Sampling
 from gpt_oss_harmony.grammar import (
@@ -19,12 +20,7 @@ from gpt_oss_harmony.grammar import (
     turn_gbnf,
 )
 from gpt_oss_harmony.grammar import turn_constraint as write_constraint
-from gpt_oss_harmony.server.generation.preparation import (
-    PreparedTurn,
-    compiled_constraint,
-    constraint_headers,
-    constraint_options,
-)
+from gpt_oss_harmony.server.preparation import PreparedTurn, constraint_headers
 
 UNIQUE = {"type": "object", "properties": {"tags": {"type": "array", "uniqueItems": True}}}
 PLAIN = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpt_oss_harmony.apis import ResponsesRequest, response_of, turn_of_response
+from gpt_oss_harmony.apis.items import TurnEnded
+from gpt_oss_harmony.apis.reader import TurnReader
+from gpt_oss_harmony.apis.responses.writer import ResponseWriter
 from gpt_oss_harmony.engines import FinishReason, SampledToken
-from gpt_oss_harmony.server.generation.events import TextAdded, TurnEnded
-from gpt_oss_harmony.server.generation.reader import TurnReader
-from gpt_oss_harmony.server.responses.stream import ResponseStream
 from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
 from support.examples import examples
-from support.responses_server import EVENT, NOW, RUN, checked_response, written_text
+from support.responses_server import EVENT, NOW, RUN, checked_response, fields_of
 from support.scripted_engine import ENCODING
 
 REQUEST = ResponsesRequest(input="hi", tools=[NOW, RUN], stop=["END"])
@@ -47,33 +47,30 @@ PIECES = [
 completions = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
 
 
-def told(completion: str, stop: int, limit: int) -> tuple[ResponseStream, list[dict[str, Any]]]:
+def told(completion: str, stop: int, limit: int) -> tuple[ResponseWriter, list[dict[str, Any]]]:
     """Read a completion, until it ends or a client goes away after `limit` tokens."""
     tokens = [*ENCODING.encode(completion, allowed_special="all"), stop]
     numbers = itertools.count()
     body = response_of(REQUEST, id="resp_1", created_at=0, model="script").to_dict()
-    stream = ResponseStream(
+    stream = ResponseWriter(
         body,
         new_id=lambda prefix: f"{prefix}_{next(numbers)}",
-        custom_tools=TURN.custom_tools,
-        namespaces=["functions"],
+        now=lambda: 1,
     )
-    reader = TurnReader(TURN, 0)
-    events = list(stream.begin())
+    reader = TurnReader(TURN, 0, new_id=lambda prefix: f"{prefix}_{next(numbers)}")
+    events = fields_of(stream.begin())
     ended = False
     for at, token in enumerate(tokens[:limit]):
         reason = FinishReason.STOP if at == len(tokens) - 1 else None
         for event in reader.take(SampledToken(token, finish_reason=reason)):
             if isinstance(event, TurnEnded):
                 ended = True
-            elif isinstance(event, TextAdded):
-                events += written_text(stream, event)
             else:
-                events += stream.take(event)
+                events += fields_of(stream.take(event))
         if ended:
             break
-    events += stream.break_off()
-    events.append(stream.end("completed" if ended else "cancelled"))
+    events += fields_of(stream.break_off())
+    events += fields_of([stream.end("completed" if ended else "cancelled", None).event])
     return stream, events
 
 

@@ -8,16 +8,11 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_harmony.apis.wire_events import Event, encode_events, event_of
 from gpt_oss_harmony.server.http import server_sent_events
 from gpt_oss_harmony.server.http.errors import ApiError
 from gpt_oss_harmony.server.http.requests import while_connected
-from gpt_oss_harmony.server.http.server_sent_events import (
-    Event,
-    EventLog,
-    EventStream,
-    encode_events,
-    event_of,
-)
+from gpt_oss_harmony.server.http.server_sent_events import EventLog, EventStream
 
 ENCODED = {
     "data": (event_of({"a": [1, "é"]}), 'data: {"a":[1,"é"]}\n\n'),

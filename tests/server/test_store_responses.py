@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_harmony.server.json_text import json_text
+from gpt_oss_harmony.apis.wire_events import json_text
 from gpt_oss_harmony.server.store import (
     ItemIdError,
     NewItem,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 import threading
@@ -435,3 +436,39 @@ def test_without_a_collector_it_is_off(environment: dict[str, str]) -> None:
 def test_what_cannot_be_sent_is_refused(environment: dict[str, str], problem: str) -> None:
     with pytest.raises(TelemetryError, match=re.escape(problem)), exported_telemetry(environment):
         pass
+
+
+def test_spans_have_the_ids_of_the_answer() -> None:
+    with recorded(ScriptedEngine(*[FINAL] * 3)) as (client, found):
+
+        def ids_of(path: str, **body: Any) -> tuple[dict[str, Any], Mapping[str, Any]]:
+            answered = client.post(path, json=body)
+            assert answered.is_success
+            span = found.spans_exporter.get_finished_spans()[-2:]
+            (completion,) = [one for one in span if one.name == "chat script"]
+            return answered.json(), attributes(completion)
+
+        chat, of_chat = ids_of("/v1/chat/completions", messages=HI)
+        assert of_chat["gen_ai.response.id"] == chat["id"]
+        message, of_message = ids_of("/v1/messages", messages=HI)
+        assert of_message["gen_ai.response.id"] == message["id"]
+        conversation = client.post("/v1/conversations", json={}).json()["id"]
+        response, of_response = ids_of("/v1/responses", input="hi", conversation=conversation)
+        assert of_response["gen_ai.response.id"] == response["id"]
+        assert of_response["gen_ai.conversation.id"] == conversation
+        assert not any("messages" in name for name in of_response)
+
+
+def test_spans_have_what_was_said_only_on_request() -> None:
+    with recorded(ScriptedEngine(THINK + CALL), trace_contents=True) as (client, found):
+        assert client.post("/v1/chat/completions", json={"messages": HI, "tools": [NOW]}).is_success
+        of_completion = attributes(found.spans["chat script"])
+    said = json.loads(of_completion["gen_ai.input.messages"])
+    assert [message["role"] for message in said] == ["system", "developer", "user"]
+    assert said[2] == {"role": "user", "parts": [{"type": "text", "content": "hi"}]}
+    thought, call = json.loads(of_completion["gen_ai.output.messages"])
+    assert thought["parts"] == [{"type": "reasoning", "content": "Hm, hm."}]
+    assert call["parts"] == [
+        {"type": "tool_call", "name": "functions.now", "arguments": '{"a": 1}'}
+    ]
+    assert {thought["finish_reason"], call["finish_reason"]} == {"stop"}

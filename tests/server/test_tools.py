@@ -12,17 +12,12 @@ import pytest
 
 from gpt_oss_harmony import Message, Role
 from gpt_oss_harmony.apis import ResponsesRequest, response_of
+from gpt_oss_harmony.apis.items import ItemBegun, ItemEnded, ItemKind, ItemText, TokenLogprob
+from gpt_oss_harmony.apis.responses.writer import ResponseWriter
 from gpt_oss_harmony.server.admission import Admission
-from gpt_oss_harmony.server.generation.events import (
-    MessageBegun,
-    MessageEnded,
-    TextAdded,
-    TokenLogprob,
-)
-from gpt_oss_harmony.server.responses.stream import ResponseStream
 from gpt_oss_harmony.server.tools.citations import CitedAnswer
 from gpt_oss_harmony.tools.browser import BrowserSession, Page
-from support.responses_server import NOW, create, replay, stream, types
+from support.responses_server import NOW, create, fields_of, replay, stream, types
 from support.scripted_engine import ENCODING, PATIENCE
 from support.server_tools import (
     COMPUTE,
@@ -176,19 +171,19 @@ def test_marks_in_json_stay_where_they_are_cited(tmp_path: Path) -> None:
 def test_logprobs_wait_with_the_text_that_is_held_back() -> None:
     session = BrowserSession()
     session.show(Page(url="https://a.example/", title="A", text="One"))
-    stream = ResponseStream(
+    stream = ResponseWriter(
         response_of(ResponsesRequest(input="?"), id="r", created_at=0, model="m").to_dict(),
         new_id=lambda prefix: prefix,
-        cited_answer=lambda: CitedAnswer(session, lambda text, *, is_answer: []),
+        now=lambda: 1,
+        cited_text=lambda: CitedAnswer(session, lambda text, *, is_answer: []),
     )
-    events = list(stream.take(MessageBegun(0, "final", None)))
+    events = fields_of(stream.take(ItemBegun(0, ItemKind.FINAL_ANSWER)))
     pieces = ["There", "【0", "†L0", "】", ".", " 【9", "†L1】"]
     for piece in pieces:
-        known = TokenLogprob(piece.encode(), -0.5, ())
-        written = stream.take_text(TextAdded(0, piece, (known,)))
-        events += [] if written is None else [json.loads(written.data)]
+        known = TokenLogprob(0, piece.encode(), -0.5)
+        events += fields_of(stream.take(ItemText(0, piece, (known,))))
     message = Message.from_role_and_content(Role.ASSISTANT, "".join(pieces)).with_channel("final")
-    events += stream.take(MessageEnded(0, message, is_complete=True))
+    events += fields_of(stream.take(ItemEnded(0, message.text, message)))
     deltas = [one for one in events if one["type"] == "response.output_text.delta"]
     told = [
         ["".join(one["token"] for one in delta["logprobs"]), delta["delta"]] for delta in deltas
@@ -510,9 +505,9 @@ def test_a_choice_of_none_gives_the_call_to_the_client() -> None:
     assert kinds(response) == ["function_call"]
 
 
-def test_tools_that_the_server_does_not_have_are_tolerated() -> None:
+def test_tools_that_the_server_does_not_have_can_be_tolerated() -> None:
     engine = RoomyEngine(answer("No tools."), answer("No browser."))
-    with serving_tools(engine) as client:
+    with serving_tools(engine, missing_tools="ignore") as client:
         create(client, input="!", tools=[COMPUTE, SEARCH])
     assert "# Tools" not in engine.prompts[0]
 

@@ -17,19 +17,18 @@ from hypothesis import strategies as st
 
 from gpt_oss_harmony import ToolDescription, ToolNamespaceConfig
 from gpt_oss_harmony.apis import ResponsesRequest, response_of, turn_of_response
+from gpt_oss_harmony.apis.items import ItemEnded, TurnEnded
+from gpt_oss_harmony.apis.reader import TurnReader
+from gpt_oss_harmony.apis.responses.output_items import mcp_fields
+from gpt_oss_harmony.apis.responses.writer import AnsweredCall, ResponseWriter
 from gpt_oss_harmony.engines import Engine, FinishReason, SampledToken
 from gpt_oss_harmony.server import Settings
-from gpt_oss_harmony.server.generation.events import MessageEnded, TextAdded, TurnEnded
-from gpt_oss_harmony.server.generation.reader import TurnReader
-from gpt_oss_harmony.server.responses.stream import ResponseStream
-from gpt_oss_harmony.server.tools.call_items import mcp_fields
-from gpt_oss_harmony.server.tools.conversation_tools import AnsweredCall
 from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
 from gpt_oss_harmony.tools.python.python_tool import PythonTool
 from support import hostile_mcp_server
 from support.examples import examples
 from support.notebooks import SETTINGS, needs_bubblewrap
-from support.responses_server import EVENT, PATH, checked_response, create, written_text
+from support.responses_server import EVENT, PATH, checked_response, create, fields_of
 from support.responses_server import answer as answered
 from support.scripted_engine import ENCODING, PATIENCE
 from support.served import sdk, server_process, serving
@@ -288,36 +287,34 @@ DONE = AnsweredCall((), "completed", {})
 
 def told(
     completion: str, stop: int, limit: int, *, is_answered: bool
-) -> tuple[ResponseStream, list[dict[str, Any]]]:
+) -> tuple[ResponseWriter, list[dict[str, Any]]]:
     """Read a completion, and answer its calls or none, until a client goes away."""
     tokens = [*ENCODING.encode(completion, allowed_special="all"), stop]
     numbers = itertools.count()
-    stream = ResponseStream(
+    stream = ResponseWriter(
         response_of(REQUEST, id="resp_1", created_at=0, model="script").to_dict(),
         new_id=lambda prefix: f"{prefix}_{next(numbers)}",
-        built_in_tools=list(BUILT_IN),
+        now=lambda: 1,
         listings=[LISTING],
         call_fields=lambda recipient: {**mcp_fields(recipient), **OWN.get(recipient, {})},
     )
-    reader = TurnReader(TURN, 0)
-    events = [*stream.begin(), *stream.leave_queue()]
+    reader = TurnReader(TURN, 0, new_id=lambda prefix: f"{prefix}_{next(numbers)}")
+    events = fields_of([*stream.begin(), *stream.leave_queue()])
     for at, token in enumerate(tokens[:limit]):
         reason = FinishReason.STOP if at == len(tokens) - 1 else None
         for event in reader.take(SampledToken(token, finish_reason=reason)):
-            if isinstance(event, TextAdded):
-                events += written_text(stream, event)
-            elif not isinstance(event, TurnEnded):
-                events += stream.take(event)
-            if is_answered and isinstance(event, MessageEnded) and is_call(event):
-                events += [*stream.run_call(), *stream.end_call(DONE)]
+            if not isinstance(event, TurnEnded):
+                events += fields_of(stream.take(event))
+            if is_answered and isinstance(event, ItemEnded) and is_call(event):
+                events += fields_of([*stream.run_call(), *stream.end_call(DONE)])
         if reader.is_over:
             break
-    events += stream.break_off()
-    events.append(stream.end("completed" if reader.is_over else "cancelled"))
+    events += fields_of(stream.break_off())
+    events += fields_of([stream.end("completed" if reader.is_over else "cancelled", None).event])
     return stream, events
 
 
-def is_call(event: MessageEnded) -> bool:
+def is_call(event: ItemEnded) -> bool:
     return event.is_complete and (event.message.recipient or "").partition(".")[0] in BUILT_IN
 
 

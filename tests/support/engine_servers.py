@@ -160,7 +160,10 @@ class LlamaCppStandIn(StandIn):
             SPECIAL_TEXTS[t] in names for t in SPELLED
         ):
             grammar = None  # llguidance refuses it there, and the server samples freely
-        assert body["samplers"] == ["penalties", "temperature", "top_k", "min_p", "top_p"]
+        if body["temperature"] == 0:
+            assert (body["samplers"], body["top_k"]) == (["penalties", "top_k"], 1)
+        else:
+            assert body["samplers"] == ["penalties", "temperature", "top_k", "min_p", "top_p"]
         return Settings(
             prompt=body["prompt"],
             max_tokens=body["n_predict"],

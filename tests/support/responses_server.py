@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,10 +12,10 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 from starlette.testclient import WebSocketTestSession
 
+from gpt_oss_harmony.apis.responses.writer import EVENT_TYPES
+from gpt_oss_harmony.apis.wire_events import Event
 from gpt_oss_harmony.engines import Engine
 from gpt_oss_harmony.server import Settings, create_app
-from gpt_oss_harmony.server.generation.events import TextAdded
-from gpt_oss_harmony.server.responses.stream import EVENT_TYPES, ResponseStream
 from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 
@@ -113,11 +113,10 @@ def answer(socket: WebSocketTestSession, **body: Any) -> dict[str, Any]:
             return checked_response(event["response"])
 
 
-def written_text(stream: ResponseStream, event: TextAdded) -> list[dict[str, Any]]:
-    """The event of a text, which is written as JSON."""
-    written = stream.take_text(event)
-    if written is None:
-        return []
-    read = json.loads(written.data)
-    assert read["type"] == written.name
-    return [read]
+def fields_of(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """The data of events, whose names are their types."""
+    read = []
+    for event in events:
+        read.append(event.fields())
+        assert read[-1]["type"] == event.name
+    return read

@@ -101,7 +101,7 @@ def demo_engine(cache: Path) -> Iterator[Engine]:
     from gpt_oss_harmony.engines import TransformersEngine
     from gpt_oss_harmony.engines.demo_model import demo_model_folder
 
-    engine = TransformersEngine(demo_model_folder(cache), name="demo")
+    engine = TransformersEngine.load(demo_model_folder(cache), name="demo")
     try:
         yield engine
     finally:

@@ -17,7 +17,6 @@ from gpt_oss_harmony.engines import Engine
 from gpt_oss_harmony.server import Settings, create_app
 from gpt_oss_harmony.tools.browser import Browser, LocalIndex
 from gpt_oss_harmony.tools.tool import Tool
-from gpt_oss_harmony.tools.tool_call import call_text
 from gpt_oss_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
 from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
@@ -86,7 +85,7 @@ class PretendedPython(Tool[_Memory]):
         return _Memory(json.loads(stored))
 
     async def call(self, message: Message, session: _Memory) -> AsyncIterator[ToolMessage]:
-        code = call_text(message)
+        code = message.text
         session.cells.append(code)
         if code == "raise":
             raise RuntimeError("a bug")

@@ -72,7 +72,7 @@ def main() -> None:
             print(json.dumps(await completions(engine)))
 
     for folder in sys.argv[1:]:
-        engine = TransformersEngine(folder, **OPTIONS)
+        engine = TransformersEngine.load(folder, **OPTIONS)
         if engine.is_follower:
             engine.follow()
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpt_oss_harmony import DeveloperContent, Role, TextContent
-from gpt_oss_harmony.apis.turn_request import TurnRequest
+from gpt_oss_harmony.apis.turn import TurnRequest
 
 
 def said(request: TurnRequest) -> list[tuple[str | None, str | None, str]]:

@@ -33,7 +33,6 @@ from gpt_oss_harmony.tools.mcp import McpAddress, McpServerError, McpSettings, M
 from gpt_oss_harmony.tools.mcp.listing import ListingError, harmony_name, list_tools, make_listing
 from gpt_oss_harmony.tools.mcp.mcp_tool import McpResult, McpSession
 from gpt_oss_harmony.tools.mcp.replies import MAX_DEPTH, ReplyError, bounded, id_in
-from gpt_oss_harmony.tools.tool_call import call_text
 from support.mcp_calls import answer
 from support.served import PATIENCE
 
@@ -210,21 +209,21 @@ def test_a_server_that_behaves_and_one_that_does_not() -> None:
             assert tool.namespace.name == "Hostile_co_2"
             assert tool.namespace.description == "Be careful."
             said = await answer(tool, "echo", '{"text": "hi"}', prefix="functions.")
-            _, process, word = call_text(said).split(" ")
+            _, process, word = said.text.split(" ")
             assert word == "hi[]"
             mixed = await answer(tool, "mixed")
             assert [each.name for each in mixed.attachments] == ["mixed-1.png", "mixed-2.bin"]
             assert "attachments" not in mixed.model_dump()
-            assert call_text(await answer(tool, "structured")) == '{"sum": 3}'
+            assert (await answer(tool, "structured")).text == '{"sum": 3}'
             failed = await answer(tool, "fail")
-            assert call_text(failed) == "Error: it is broken"
+            assert failed.text == "Error: it is broken"
             assert [said.is_error, mixed.is_error, failed.is_error] == [False, False, True]
-            huge = call_text(await answer(tool, "huge"))
+            huge = (await answer(tool, "huge")).text
             assert re.search(r"\[2,980,\d{3} characters are left out here\]", huge)
             assert 19_900 < len(huge) <= 20_000
             # It dies: the model is told, and the next call finds another process.
-            assert "the server ended during the call" in call_text(await answer(tool, "die"))
-            _, other, *_ = call_text(await answer(tool, "echo")).split(" ")
+            assert "the server ended during the call" in (await answer(tool, "die")).text
+            _, other, *_ = (await answer(tool, "echo")).text.split(" ")
             assert int(other) != int(process)
         finally:
             await tool.close()
@@ -239,14 +238,14 @@ def test_late_answers_cancelled_calls_and_bad_ones() -> None:
         try:
             late = await answer(tool, "slow")
             object.__setattr__(settings, "call_seconds", PATIENCE)  # the others are honest
-            assert call_text(late) == "Error: the tool did not answer in 0.5 seconds"
+            assert late.text == "Error: the tool did not answer in 0.5 seconds"
             assert late.is_error
             given_up = asyncio.ensure_future(answer(tool, "slow"))
             await asyncio.wait({given_up}, timeout=0.1)
             given_up.cancel()
             await asyncio.wait({given_up})
             assert given_up.cancelled()
-            told = call_text(await answer(tool, "echo"))  # the server was told of both
+            told = (await answer(tool, "echo")).text  # the server was told of both
             assert told.endswith("['slow', 'slow']")
             for name, text, problem in [
                 ("nothing", "{}", "there is no function `Hostile_co.nothing`; there are `Hos"),
@@ -256,9 +255,9 @@ def test_late_answers_cancelled_calls_and_bad_ones() -> None:
                 ("echo", '{"a": ' + "[" * 100_000, "the arguments "),
             ]:
                 said = await answer(tool, name, text)
-                assert call_text(said).startswith(f"Error: {problem}")
+                assert said.text.startswith(f"Error: {problem}")
                 assert said.is_error
-            assert call_text(await answer(tool, "echo", " ")).startswith("echo ")
+            assert (await answer(tool, "echo", " ")).text.startswith("echo ")
         finally:
             await tool.close()
         system = tool.declare(SystemContent())
@@ -310,14 +309,14 @@ def test_replies_out_of_bounds_are_an_error_for_the_model_and_a_line_of_the_log(
             for name, problem in UNUSED.items():
                 caplog.clear()
                 said = await answer(tool, name)
-                text = call_text(said)
+                text = said.text
                 assert text == f"Error: the server's answer cannot be used: {problem}"
                 assert said.is_error
                 logged = [record.getMessage() for record in caplog.records]
                 assert logged == [f"a message of an MCP server is not used: {problem}"]
-            half = call_text(await answer(tool, "half"))
+            half = (await answer(tool, "half")).text
             assert half == "a\ufffd b \\ud83d \U0001f600"
-            assert call_text(await answer(tool, "pair")) == "fine"
+            assert (await answer(tool, "pair")).text == "fine"
         finally:
             await tool.close()
 

@@ -36,7 +36,6 @@ from gpt_oss_harmony.tools.mcp.mcp_tool import McpSession
 from gpt_oss_harmony.tools.mcp.tool_server import ClientSessions
 from gpt_oss_harmony.tools.python.sandbox.limits import process_tree
 from gpt_oss_harmony.tools.tool import Tool
-from gpt_oss_harmony.tools.tool_call import call_text
 from gpt_oss_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
 from support.mcp_calls import answer
 from support.notebooks import needs_bubblewrap
@@ -66,8 +65,8 @@ class Notebook(Tool[McpSession]):
         before = session.attachments
         await asyncio.sleep(0)
         session.attachments = before + 1  # one call at a time, or one is lost
-        refused = "fail" in call_text(message)
-        text = f"{session.attachments}: {call_text(message)}"
+        refused = "fail" in message.text
+        text = f"{session.attachments}: {message.text}"
         files = FILES if "plot" in text else ()
         yield tool_message(message, text, attachments=files, is_error=refused)
 
@@ -249,17 +248,17 @@ def test_a_namespace_of_a_url_outlives_the_server() -> None:
     async def flow() -> None:
         async with served(Notebook()) as url:
             tool = await McpTool.connect(McpAddress.parse(f"notebook={url}"))
-            assert call_text(await answer(tool, "python", '{"code":"1"}')) == '1: {"code": "1"}'
-        gone = call_text(await answer(tool, "python"))
+            assert (await answer(tool, "python", '{"code":"1"}')).text == '1: {"code": "1"}'
+        gone = (await answer(tool, "python")).text
         assert gone.startswith("Error: the server ended during the call; what the call did is")
-        assert "cannot use the MCP server http" in call_text(await answer(tool, "python"))
+        assert "cannot use the MCP server http" in (await answer(tool, "python")).text
         port = int(url.split(":")[2].partition("/")[0])
         async with served(Notebook(), port=port):
-            assert call_text(await answer(tool, "python")) == "1: {}"
+            assert (await answer(tool, "python")).text == "1: {}"
         async with served(Notebook(), port=port):  # which does not know the session
-            lost = call_text(await answer(tool, "python"))
+            lost = (await answer(tool, "python")).text
             assert "session" in lost
-            assert call_text(await answer(tool, "python")) == "1: {}"
+            assert (await answer(tool, "python")).text == "1: {}"
             await tool.close()
 
     asyncio.run(flow())

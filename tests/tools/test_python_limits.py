@@ -251,6 +251,34 @@ def test_memory_of_a_process_is_limited(notebook: Conversation, code: str) -> No
     assert text in ("MemoryError", "OSError", "ValueError")
 
 
+# Memory that belongs to no process: what fills it in each of twelve processes.
+OF_THE_KERNEL = {
+    "Unix sockets": "held += socket.socketpair()",
+    "datagrams": (
+        "held += socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); held[-1].send(bytes(9999))"
+    ),
+    "TCP on the loopback interface": (
+        "l = socket.create_server(('127.0.0.1', 0))\n"
+        "        a = socket.create_connection(l.getsockname())\n"
+        "        held += [l, a, l.accept()[0]]; a.setblocking(False)\n"
+        "        for _ in range(999):\n"
+        "            try: a.send(bytes(1 << 16))\n"
+        "            except BlockingIOError: break"
+    ),
+}
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("code", OF_THE_KERNEL.values(), ids=OF_THE_KERNEL)
+def test_memory_of_the_kernel_is_limited(code: str) -> None:
+    with conversation() as begun:
+        text = begun.text(
+            "import os, socket, time\nheld = []\nany(os.fork() == 0 for _ in range(12))\ntry:\n"
+            f"    while True:\n        {code}\nexcept OSError: time.sleep({PATIENCE})"
+        )
+        assert "its processes took more than 1024 MiB of memory" in text
+
+
 FILLING = {
     "writing": "f.write(bytes(64 << 20))",
     "a hole": "f.truncate(64 << 20)",

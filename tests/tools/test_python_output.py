@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpt_oss_harmony import ToolNamespaceConfig
+from gpt_oss_harmony.conversation.built_in_tools import read_code
 from gpt_oss_harmony.tools.python.output import (
     clean_text,
     joined_output,
@@ -17,7 +18,6 @@ from gpt_oss_harmony.tools.python.output import (
 )
 from gpt_oss_harmony.tools.python.session import PythonSession, is_plain_path
 from gpt_oss_harmony.tools.python.settings import PythonSettings
-from gpt_oss_harmony.tools.tool_call import read_code
 from gpt_oss_harmony.tools.tool_message import Attachment
 
 CLEANED = {

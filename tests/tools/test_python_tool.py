@@ -10,6 +10,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from gpt_oss_harmony.tools.python.notebook_pool import NotebookPool
 from gpt_oss_harmony.tools.python.python_tool import PythonTool
 from gpt_oss_harmony.tools.python.sandbox.limits import process_tree
 from gpt_oss_harmony.tools.python.session import PythonSession
-from gpt_oss_harmony.tools.tool_call import call_text
+from gpt_oss_harmony.tools.tool import ToolError
 from gpt_oss_harmony.tools.tool_message import ToolMessage
 from support.notebooks import SETTINGS, Conversation, call, conversation, needs_bubblewrap
 
@@ -342,7 +343,7 @@ def test_all_in_use_is_told() -> None:
 
         (answer,) = begun.wait(ask())
         assert answer.is_error
-        assert call_text(answer).startswith("[The code was not run: all 1 notebooks are in use")
+        assert answer.text.startswith("[The code was not run: all 1 notebooks are in use")
         assert begun.text("2") == "2"
 
 
@@ -355,6 +356,83 @@ def test_an_unused_notebook_makes_place() -> None:
         assert text.startswith("[The notebook that this conversation had is no longer there")
         assert "kept" in text
         assert "NameError" in text
+
+
+class Sandboxes:
+    """In place of real ones: they run nothing."""
+
+    has_ended = False
+
+    async def make(self) -> Sandboxes:
+        return self
+
+    async def close(self) -> None:
+        pass
+
+
+def test_an_owner_with_fewer_notebooks_gets_the_next_place() -> None:
+    """Those of the first owner are idle or busy; the second and the third then have as many."""
+
+    async def places(busy: int) -> list[str]:
+        pool = NotebookPool(replace(SETTINGS, notebooks=6, prestarted=0, wait_seconds=60))
+        pool._maker = Sandboxes()  # type: ignore[assignment]
+
+        async def begin(owner: str) -> None:
+            await pool._wait_for_place(owner, asyncio.Event())
+            await pool._new(owner)
+
+        for _ in range(6):
+            await begin("a")
+        locked = list(pool._notebooks.values())[:busy]
+        for notebook in locked:
+            await notebook.lock.acquire()
+        waiting = [asyncio.create_task(begin(owner)) for owner in "aabcbcbbcc"]
+        for _ in range(200):
+            await asyncio.sleep(0)
+        for notebook in locked:
+            notebook.lock.release()
+            await pool._notify()
+            for _ in range(200):
+                await asyncio.sleep(0)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        owners = sorted(notebook.owner for notebook in pool._notebooks.values())
+        pool._notebooks.clear()
+        await pool.close()
+        return owners
+
+    for busy in (0, 3, 6):
+        assert asyncio.run(places(busy)) == ["a", "a", "b", "b", "c", "c"]
+
+
+def test_a_call_whose_caller_is_gone_displaces_nothing() -> None:
+    async def left() -> int:
+        pool = NotebookPool(replace(SETTINGS, notebooks=1, prestarted=0))
+        pool._maker = Sandboxes()  # type: ignore[assignment]
+        await pool._new("a")
+        gone = asyncio.Event()
+        gone.set()
+        with pytest.raises(ToolError, match="cancelled while it waited"):
+            await pool._wait_for_place("b", gone)
+        count = len(pool._notebooks)
+        pool._notebooks.clear()
+        await pool.close()
+        return count
+
+    assert asyncio.run(left()) == 1
+
+
+def test_an_idle_notebook_gives_way_to_another_owner_and_keeps_its_files() -> None:
+    with conversation(notebooks=2, settled_seconds=5) as begun:
+        begun.run("open('a.txt', 'w').write('kept')")
+        second, other = begun.tool.new_session(), begun.tool.new_session()
+        begun.wait(begun.tool.run("1", second))
+        other.owner = "another"
+        assert begun.wait(begun.tool.run("2", other)).text == "2"
+        text = begun.text("print(open('a.txt').read())")
+        assert text.startswith("[The notebook that this conversation had is no longer there")
+        assert "kept" in text
 
 
 def test_a_notebook_that_is_idle_ends() -> None:

@@ -211,9 +211,18 @@ def test_makes_no_system_calls_that_notebooks_do_not_need(prisoner: Conversation
         "process_vm_readv": (310, 1, 0, 0, 0, 0, 0),
         "memfd_create": (319, b"x", 0),
         "shmget": (29, 0, 1 << 20, 0o1600),
+        "semget": (64, 0, 1, 0o1600),
+        "msgget": (68, 0, 0o1600),
+        "mq_open": (240, b"x", 0o102, 0o600, 0),
+        "memfd_secret": (447, 0),
         "clone with a new user namespace": (56, 0x10000011, 0, 0, 0, 0),
         "of the x32 interface": (0x40000000 + 39,),
         "fcntl with F_SETSIG": (72, 0, 10, 18),
+        "fcntl with F_SETPIPE_SZ": (72, 0, 1031, 1 << 20),
+        "setsockopt with SO_SNDBUF": (54, 0, 1, 7, 0, 0),
+        "setsockopt with SO_RCVBUF": (54, 0, 1, 8, 0, 0),
+        "setsockopt with SO_SNDBUFFORCE": (54, 0, 1, 32, 0, 0),
+        "setsockopt with SO_RCVBUFFORCE": (54, 0, 1, 33, 0, 0),
     }
     text = prisoner.text(f"print({{n: called(*c) for n, c in {calls!r}.items()}})")
     assert eval(text) == dict.fromkeys(calls, "EPERM")

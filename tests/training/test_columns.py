@@ -110,6 +110,7 @@ PAIRS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:fields that are in no column")
 @pytest.mark.parametrize("row", PAIRS)
 def test_pairs_of_answers(row: dict[str, Any]) -> None:
     made = preference_example(row, start_date=DATE)
@@ -168,3 +169,27 @@ def test_rollouts_mask_what_was_not_sampled() -> None:
     assert {
         logprob for logprob, is_sampled in zip(logprobs, mask, strict=True) if not is_sampled
     } == {0}
+
+
+PAIR = {
+    "prompt": [{"role": "user", "content": "2 + 2?"}],
+    "chosen": [{"role": "assistant", "content": "4"}],
+    "rejected": [{"role": "assistant", "content": "5"}],
+}
+
+
+def test_fields_of_a_pair_that_are_in_no_column_are_named() -> None:
+    row = {**PAIR, "margin": 0.5, "scores": [1, 2]}
+    with pytest.warns(UserWarning, match="in no column: margin, scores"):
+        preference_example(row)
+    named: list[str] = []
+    preference_example(row, on_unused=named.extend)
+    assert named == ["margin", "scores"]
+
+
+def test_a_pair_that_teaches_nothing_is_refused() -> None:
+    with pytest.raises(ConversationError, match="rejected: is the same as the chosen answer"):
+        preference_example({**PAIR, "rejected": PAIR["chosen"]})
+    weighted = [{"role": "assistant", "content": "4", "weight": 0.5}]
+    with pytest.raises(ConversationError, match="chosen: a preference has no weights"):
+        preference_example({**PAIR, "chosen": weighted})

@@ -209,6 +209,7 @@ def shingles(row: dict[str, Any]) -> set[tuple[str, ...]]:
 
 @settings(max_examples=examples(12), deadline=None)
 @given(seed=st.integers(0, 10**6))
+@pytest.mark.slow
 def test_near_duplicates_are_those_of_all_pairs(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:

@@ -5,6 +5,8 @@ The packages need openai-harmony, whose place this library takes; `make trainers
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -12,12 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpt_oss_harmony import ConversationError, load_harmony_encoding
-from gpt_oss_harmony.apis.requests import ChatRequest
-from gpt_oss_harmony.apis.turn_request import turn_of_chat
+from gpt_oss_harmony.apis.chat.request import ChatRequest, turn_of_chat
 from gpt_oss_harmony.sampled_messages import prompt_tokens
 from gpt_oss_harmony.training import IGNORED, TrainingOptions, row_examples
-from gpt_oss_harmony.training.trainers import chat_prompt, chat_sequence, read_completion
+from gpt_oss_harmony.training.trainers import (
+    chat_prompt,
+    chat_sequence,
+    read_completion,
+    training_chats,
+)
 from support.examples import examples
+from support.training_oracle import random_talk, write_chat
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 DATE = "2025-06-28"
@@ -64,6 +71,33 @@ def test_prompts_are_those_of_the_server(letters: str) -> None:
     closed = chat_prompt(messages, TOOLS, start_date=DATE, opens=False)
     assert closed.token_ids == prompt.token_ids[:-2]
     assert len(prompt.messages) == len(prompt.is_body) == len(prompt.token_ids)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_samples_of_all_turns_teach_what_the_row_does(seed: int) -> None:
+    """A token, after the same prompt, as often: no label of a turn is lost, and none is doubled."""
+    row = write_chat(random_talk(random.Random(seed), turns=4))
+    for message in row["messages"]:
+        message.pop("weight", None)
+    row.pop("weight", None)
+    made = row_examples(row, start_date=DATE, reject=())[1].examples
+    expected = Counter(
+        (tuple(example.input_ids[:index]), label)
+        for example in made
+        for index, label in enumerate(example.labels)
+        if label != IGNORED
+    )
+    learned: Counter[tuple[tuple[int, ...], int]] = Counter()
+    for turn, is_trained in training_chats(row["messages"]):
+        sequence = chat_sequence(
+            turn, row.get("tools"), effort=row.get("reasoning_effort"), start_date=DATE
+        )
+        for index, (token, message, is_sampled) in enumerate(
+            zip(sequence.token_ids, sequence.messages, sequence.is_sampled, strict=True)
+        ):
+            if is_sampled and is_trained[message]:
+                learned[tuple(sequence.token_ids[:index]), token] += 1
+    assert learned == expected
 
 
 @pytest.mark.parametrize("letters", ["uf", "sucrf", "sufuf", "sucrfuc"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -12,226 +11,11 @@ from typing import Any
 import pytest
 
 from gpt_oss_harmony import ConversationError
-from gpt_oss_harmony.apis.chat_input import read_chat
+from gpt_oss_harmony.apis.chat.input import read_chat
 from gpt_oss_harmony.training import RejectedRow, inference_prompt, row_examples
 from gpt_oss_harmony.training.row_forms import RowForm, detect_form
 from support.training_oracle import DATE, WRITERS, random_talk, write_chat
-
-TEXT = {"type": "text", "text": "ho"}
-SCHEMA = {
-    "type": "object",
-    "title": "Place",
-    "properties": {
-        "city": {"type": "string", "description": "The city", "pattern": "^[A-Z]"},
-        "days": {"type": "array", "items": {"type": "integer", "minimum": 1}},
-    },
-    "required": ["city"],
-    "additionalProperties": False,
-}
-FUNCTION = {"name": "f", "description": "A function", "parameters": SCHEMA, "strict": True}
-CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"city": "Rome"}'}}
-ASKED = {"role": "user", "content": "hi", "name": "Ann"}
-RESULT = {"role": "tool", "tool_call_id": "c1", "name": "f", "content": "{}"}
-SETTINGS = {
-    "reasoning_effort": "high",
-    "model_identity": "You are Tom.",
-    "builtin_tools": ["python"],
-    "weight": 0.5,
-    "parallel_tool_calls": False,
-    "response_format": {
-        "type": "json_schema",
-        "json_schema": {"name": "list", "schema": {"type": "array"}, "strict": True},
-    },
-    "metadata": {"source": "web"},
-}
-# Every field that a form has, and some of other forms.
-ROWS: dict[str, dict[str, Any]] = {
-    "chat": {
-        **SETTINGS,
-        "tools": [{"type": "function", "function": FUNCTION, "cache_control": {"ttl": 5}}],
-        "messages": [
-            {"role": "system", "content": "Be brief.", "name": "boss", "cache": 1},
-            {"role": "user", "content": [{**TEXT, "cache_control": 1}, {"type": "image", "x": 1}]},
-            {
-                "role": "assistant",
-                "content": "Let me look.",
-                "reasoning": "hm",
-                "reasoning_content": "hmm",
-                "reasoning_details": [{"type": "reasoning.text", "text": "x", "index": 0}],
-                "tool_calls": [{**CALL, "index": 0}],
-                "weight": 0.5,
-                "annotations": [1],
-                "audio": {"id": "a"},
-                "name": "bot",
-            },
-            {**RESULT, "status": "ok"},
-            {"role": "developer", "content": "In French."},
-            ASKED,
-            {"role": "assistant", "content": [TEXT], "thinking": "hm", "train": True},
-            ASKED,
-            {"role": "assistant", "content": None, "refusal": "no", "channel": "final"},
-        ],
-    },
-    "template arguments": {
-        "chat_template_kwargs": {
-            "reasoning_effort": "high",
-            "model_identity": "You are Tom.",
-            "builtin_tools": ["browser"],
-            "enable_thinking": True,
-        },
-        "reasoning_language": "French",
-        "messages": [ASKED, {"role": "assistant", "content": "ho", "thinking": "hm"}],
-    },
-    "reasoning details": {
-        "messages": [
-            ASKED,
-            {
-                "role": "assistant",
-                "content": "ho",
-                "reasoning_details": [{"type": "reasoning.text", "text": "x", "index": 1}],
-            },
-        ]
-    },
-    "reasoning parts": {
-        "messages": [
-            ASKED,
-            {"role": "assistant", "content": [{"type": "thinking", "thinking": "x", "s": 1}, TEXT]},
-        ],
-        "response_format": {"type": "json_object"},
-    },
-    "functions": {
-        "functions": [FUNCTION],
-        "messages": [
-            ASKED,
-            {
-                "role": "assistant",
-                "content": None,
-                "function_call": {"name": "f", "arguments": '{"city": "Rome"}', "x": 1},
-            },
-            {"role": "function", "name": "f", "content": "{}"},
-            {"role": "assistant", "content": "ho"},
-        ],
-    },
-    "custom tools": {
-        "tools": [{"type": "custom", "custom": {"name": "f", "description": "A tool", "x": 1}}],
-        "messages": [
-            ASKED,
-            {
-                "role": "assistant",
-                "tool_calls": [
-                    {"id": "c1", "type": "custom", "custom": {"name": "f", "input": "x", "y": 1}}
-                ],
-            },
-        ],
-    },
-    "other tools": {
-        "tools": [
-            {"type": "web_search", "filters": 1},
-            {
-                "type": "namespace",
-                "name": "n",
-                "description": "N",
-                "tools": [{"type": "function", "name": "g", "description": "G"}],
-            },
-        ],
-        "messages": [ASKED, {"role": "assistant", "content": "ho"}],
-    },
-    "sharegpt": {
-        "id": 7,
-        "system": "Be brief.",
-        "tools": json.dumps([{"type": "function", "function": FUNCTION}]),
-        "conversations": [
-            {"from": "human", "value": "hi", "lang": "en"},
-            {"from": "function_call", "value": '{"name": "f", "arguments": {"city": "Rome"}}'},
-            {"from": "observation", "value": "{}", "took": 1},
-            {"from": "gpt", "value": "<think>hm</think>ho", "weight": 0.5, "score": 1},
-        ],
-    },
-    "responses": {
-        "model": "x",
-        "instructions": "Be brief.",
-        "reasoning": {"effort": "high", "summary": "auto"},
-        "text": {"format": {"type": "json_schema", "name": "l", "schema": {"type": "array"}}},
-        "tools": [{"type": "function", **FUNCTION}],
-        "input": [
-            {"role": "user", "content": [{"type": "input_text", "text": "hi", "x": 1}]},
-            {
-                "type": "reasoning",
-                "id": "rs_1",
-                "content": [{"type": "reasoning_text", "text": "hm"}],
-                "summary": [{"type": "summary_text", "text": "h"}],
-                "encrypted_content": "abc",
-            },
-            {
-                "type": "function_call",
-                "call_id": "c1",
-                "name": "f",
-                "arguments": '{"city": "Rome"}',
-                "status": "completed",
-            },
-            {"type": "function_call_output", "call_id": "c1", "output": "{}"},
-        ],
-        "output": [
-            {
-                "type": "message",
-                "role": "assistant",
-                "phase": "final_answer",
-                "content": [{"type": "output_text", "text": "ho", "annotations": [1]}],
-            }
-        ],
-    },
-    "completion": {
-        "prompt": [ASKED, {"role": "assistant", "content": "so"}, ASKED],
-        "completion": [{"role": "assistant", "content": "ho", "extra": 1}],
-        "score": 1,
-    },
-    "completion as text": {"prompt": "hi", "completion": "ho", "score": 1},
-    "alpaca": {
-        "instruction": "Add.",
-        "input": "1 and 2",
-        "output": "3",
-        "system": "Be brief.",
-        "history": [["hi", "ho"]],
-        "text": "Below is an instruction",
-    },
-    "harmony": {
-        "weight": 0.5,
-        "id": 1,
-        "messages": [
-            {
-                "role": "system",
-                "content": [
-                    {
-                        "type": "system_content",
-                        "model_identity": "You are Tom.",
-                        "reasoning_effort": "High",
-                        "conversation_start_date": "2025-06-28",
-                        "knowledge_cutoff": "2024-06",
-                        "other": 1,
-                    }
-                ],
-            },
-            {"role": "user", "content": "hi", "extra": 1},
-            {"role": "assistant", "channel": "analysis", "content": "hm", "train": True},
-            {
-                "role": "assistant",
-                "channel": "commentary",
-                "recipient": "functions.f",
-                "content_type": "<|constrain|>json",
-                "content": "{}",
-                "thinking_time": 1,
-            },
-            {
-                "role": "tool",
-                "name": "functions.f",
-                "recipient": "assistant",
-                "channel": "commentary",
-                "content": "{}",
-            },
-            {"role": "assistant", "channel": "final", "content": [{**TEXT, "x": 1}]},
-        ],
-    },
-}
+from support.training_rows import ASKED, FUNCTION, ROWS
 
 
 def taught_by(row: dict[str, Any], form: RowForm) -> tuple[Any, Counter[str]] | None:
@@ -296,6 +80,71 @@ def test_each_field_is_rendered_or_counted_or_refused(name: str) -> None:
         is_rendered = after is None or removed is None or after[0] != before[0]
         is_rendered |= removed is not None and removed[0] != before[0]
         assert is_rendered or counted, path
+
+
+SEEDS = 2
+"""The random rows of each form; with 10, there are more than 12,000 mutants."""
+
+MANY = {
+    **ROWS,
+    **{
+        f"{name} {seed}": write(make(random.Random(seed)))
+        for name, (make, write) in WRITERS.items()
+        for seed in range(SEEDS)
+    },
+}
+NOT_NAMES = {"messages", "content", "tools", "function", "parameters", "prompt", "input"}
+"""Words that stand in the names of many fields; one of them alone does not explain a change."""
+
+REASONING = {"reasoning", "reasoning_content", "thinking", "text", "content", "value"}
+
+
+def mutants(row: dict[str, Any], path: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
+    """Change a value a little, and to one of another type."""
+    little = changed(row, path, without=False)
+    if little != row:  # twice 0 is 0
+        yield little
+    copied = copy.deepcopy(row)
+    inner: Any = copied
+    for key in path[:-1]:
+        inner = inner[key]
+    if inner[path[-1]] not in ("", [], {}, 7):  # an empty value says nothing
+        inner[path[-1]] = 7
+        yield copied
+
+
+def explained(row: dict[str, Any], path: tuple[Any, ...], unused: Counter[str]) -> bool:
+    """Return whether a report without examples names the field at a path, or what has it."""
+    words = {str(key) for key in path if isinstance(key, str)} - NOT_NAMES
+    for depth in range(len(path)):
+        inner: Any = row
+        for key in path[:depth]:
+            inner = inner[key]
+        if isinstance(inner, dict) and isinstance(inner.get("type"), str):
+            words.add(inner["type"])  # such as a tool that the model cannot have
+    for name in unused:
+        if words & set(name.replace("[]", "").split(".")):
+            return True
+        if name == "reasoning of earlier turns" and path[-1] in REASONING:
+            return True
+    return any(name.startswith("messages after the last answer") for name in unused)
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_each_change_is_learned_or_counted_or_refused(name: str) -> None:
+    """The law of fields, for every value of a row and without an exception."""
+    row = MANY[name]
+    form = detect_form(row)
+    before = taught_by(row, form)
+    if before is None:
+        return
+    silent = [
+        path
+        for path in leaves(row)
+        for mutant in mutants(row, path)
+        if taught_by(mutant, form) == before and not explained(row, path, before[1])
+    ]
+    assert silent == []
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -402,6 +251,8 @@ def calling(arguments: str, name: str = "f") -> dict[str, Any]:
     return {**answering("", tool_calls=[call]), "tools": [{**FUNCTION, "type": "function"}]}
 
 
+LIST_FORMAT = {"name": "list", "schema": {"type": "array"}}
+FORMAT = {"type": "json_schema", "json_schema": LIST_FORMAT}
 HARMONY = {"role": "user", "content": "hi", "channel": None, "recipient": None}
 FOUND: list[tuple[dict[str, Any], str, str]] = [
     (answering("<|channel|>analysis<|message|>x"), "markup", r"<\|channel\|> in an assistant's"),
@@ -417,6 +268,14 @@ FOUND: list[tuple[dict[str, Any], str, str]] = [
     (calling('{"city": 7}'), "calls", "break its declared parameters"),
     (calling("{}", "g"), "calls", "'g' is called, but not declared"),
     (answering(" "), "empty", "an answer has no text"),
+    ({**answering("{}"), "response_format": FORMAT}, "format", "breaks its response format"),
+    (
+        {**answering("[]"), "response_format": {"type": "json_object"}},
+        "format",
+        "not the JSON object",
+    ),
+    ({**calling('{"city": "a"}'), "tools": None}, "undeclared", "no tool is declared"),
+    (answering("", reasoning="hm"), "unanswered", "no call or answer after it"),
     ({"messages": [{"role": "assistant", "content": "ho"}]}, "opening", "begins with the assist"),
     (
         {"messages": [HARMONY, {"role": "assistant", "channel": "thinking", "content": "x"}]},
@@ -447,7 +306,10 @@ def test_what_is_odd_is_counted_or_rejected(row: dict[str, Any], kind: Any, prob
     for message in silent["messages"]:
         message["weight"] = 0
     silent["messages"] += [ASKED, {"role": "assistant", "content": "ok"}]
-    if all("channel" not in message for message in silent["messages"]) and kind != "opening":
+    if all("channel" not in message for message in silent["messages"]) and kind not in (
+        "opening",
+        "format",
+    ):
         assert not row_examples(silent, reject={kind})[1].findings
 
 

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_harmony.apis.requests import ChatRequest
-from gpt_oss_harmony.apis.turn_request import turn_of_chat
+from gpt_oss_harmony.apis.chat.request import ChatRequest, turn_of_chat
 from gpt_oss_harmony.training import IGNORED, training_examples
 from gpt_oss_harmony.training.rows import read_row
 
 preparation = pytest.importorskip(
-    "gpt_oss_harmony.server.generation.preparation", reason="the extra serve is not installed"
+    "gpt_oss_harmony.server.preparation", reason="the extra serve is not installed"
 )
 
 DATE = "2025-06-28"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -190,13 +191,14 @@ def test_packed_examples_are_trained_on_as_by_themselves(
     settings = PrepareSettings(TrainingOptions(context_length=400), pack=True)
     (row,) = prepared(tmp_path, settings)
     places = torch.tensor([row["position_ids"]])
-    given = {"config": model.config, "attention_mask": None, "past_key_values": None}
+    makers = masking.create_causal_mask, masking.create_sliding_window_causal_mask
+    named = inspect.signature(makers[0]).parameters
+    cache = "cache" if "cache" in named else "past_key_values"  # before Transformers 5.24
+    given = {"config": model.config, "attention_mask": None, cache: None}
     given |= {"inputs_embeds": torch.zeros(*places.shape, 1), "position_ids": places}
     # GptOssModel itself tells the masks nothing of the positions; see docs/guides/trainers.md.
-    apart = {
-        "full_attention": masking.create_causal_mask(**given),
-        "sliding_attention": masking.create_sliding_window_causal_mask(**given),
-    }
+    kinds = "full_attention", "sliding_attention"
+    apart = {kind: make(**given) for kind, make in zip(kinds, makers, strict=True)}
     batch = {"input_ids": torch.tensor([row["input_ids"]]), "labels": torch.tensor([row["labels"]])}
     loss = masked_loss(model, {**batch, "position_ids": places, "attention_mask": apart})
     assert loss == pytest.approx(untrained.loss, rel=1e-4)

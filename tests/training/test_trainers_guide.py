@@ -116,7 +116,7 @@ def test_every_block_has_a_test() -> None:
         "LoRA": 1,
         "DPO": 2,
         "GRPO": 2,
-        "renderers, verifiers, prime-rl": 1,
+        "renderers, verifiers, prime-rl": 2,
         "tinker-cookbook": 1,
         "Megatron and NeMo": 1,
         "Axolotl, LLaMA-Factory, Unsloth, veRL": 1,
@@ -171,7 +171,7 @@ RESULT = {"role": "tool", "tool_call_id": "1", "name": "f", "content": "20"}
 
 
 def run_alone(heading: str, **scope: Any) -> dict[str, Any]:
-    (code,) = blocks()[heading]
+    code, *_ = blocks()[heading]
     exec(compile(code, f"{GUIDE}#{heading}", "exec"), scope)
     return scope
 
@@ -196,6 +196,11 @@ def test_renderers() -> None:
     (whole,) = row_examples(asked, start_date=current_date())[1].examples
     following = made["following"].token_ids
     assert following == whole.input_ids[: len(following)]
+    scope = {**made, "messages": [QUESTION, ANSWER, QUESTION, CALLING, RESULT, ANSWER]}
+    exec(blocks()["renderers, verifiers, prime-rl"][1], scope)
+    taught = row_examples({**row, "messages": scope["messages"]}, start_date=current_date())[1]
+    learned = sum(sum(sample.loss_mask) for sample in scope["samples"])
+    assert learned == sum(example.trainable_tokens for example in taught.examples)
 
 
 def test_tinker(loaded: Any) -> None:

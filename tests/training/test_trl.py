@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_harmony import load_harmony_encoding
-from gpt_oss_harmony.apis.chat_input import conversation_from_chat
+from gpt_oss_harmony.apis.chat.input import conversation_from_chat
 from gpt_oss_harmony.engines.demo_model import demo_model_folder
 from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
 from gpt_oss_harmony.training import TokenSequence

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -185,3 +187,20 @@ def test_keywords_that_are_not_enforced_are_logged_once(
     logged = [record.getMessage() for record in caplog.records]
     assert len(logged) == 1
     assert logged[0].startswith("harmony: left out of the grammar: ")
+
+
+@pytest.mark.parametrize(("is_cpu", "seed"), [(True, None), (False, 7), (True, 7)])
+def test_a_seed_on_the_cpu_is_refused(
+    parser_type: Any, monkeypatch: pytest.MonkeyPatch, is_cpu: bool, seed: int | None
+) -> None:
+    """Several of them at once end vLLM's engine ("CPU Generator does not use offset")."""
+    platform = SimpleNamespace(is_cpu=lambda: is_cpu)
+    platforms = SimpleNamespace(current_platform=platform)
+    monkeypatch.setitem(sys.modules, "vllm.platforms", platforms)
+    request = Request()
+    object.__setattr__(request, "seed", seed)
+    if is_cpu and seed is not None:
+        with pytest.raises(ValueError, match="leave the seed out"):
+            parser_type(None).adjust_request(request)
+    else:
+        assert parser_type(None).adjust_request(request) is request

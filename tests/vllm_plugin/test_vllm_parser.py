@@ -9,7 +9,6 @@ import pytest
 from prometheus_client import REGISTRY
 
 from gpt_oss_harmony import load_harmony_encoding
-from gpt_oss_harmony.apis.items import message_text
 from gpt_oss_harmony_vllm.parser import JOINT, declared_recipients, parser_class
 from gpt_oss_harmony_vllm.patches import patch_parser
 from gpt_oss_harmony_vllm.settings import Settings
@@ -90,7 +89,7 @@ def responses(parser_type: Any, request: Request, tokens: list[int]) -> list[tup
             assert not segment.delta, "vLLM skips the end of a message in a segment with text"
             assert isinstance(message, vllm.Message)
             message = message.ours()
-            assert message_text(message) == text
+            assert message.text == text
             assert text or not message.recipient, "vLLM streams no call without arguments"
             messages.append((message.channel, message.recipient, text))
             text = ""
@@ -216,7 +215,7 @@ def test_a_parser_goes_on_with_the_next_turn(parser_type: Any) -> None:
     for tokens, expected in ((first, ["Hm.", "1"]), (second, ["One."])):
         segments = parser.process_chunk(tokens).segments + parser.flush()
         messages = [part.completed_message for part in segments if part.completed_message]
-        assert [message_text(message.ours()) for message in messages] == expected
+        assert [message.ours().text for message in messages] == expected
 
 
 @pytest.mark.parametrize("at_once", [1, 4, 100])
@@ -257,3 +256,22 @@ def test_the_class_looks_like_vllms_own(parser_type: Any) -> None:
     assert issubclass(parser_type, vllm.HarmonyParser)
     assert parser_type.__name__ == "HarmonyParser"
     assert parser_class(vllm.HarmonyParser, parser_type.vllm, Settings()) is not parser_type
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ('{"zone": "UTC"}}', '{"zone": "UTC"}'),
+        ("{'zone': 'UTC'}", '{"zone": "UTC"}'),
+        ("{'zone': 1}", "{'zone': 1}"),  # it would not follow the schema
+    ],
+)
+def test_arguments_are_mended_on_request(parser_type: Any, written: str, text: str) -> None:
+    schema = {"type": "object", "properties": {"zone": {"type": "string"}}}
+    request = Request(tools=[Tool(function=Function(name="now", parameters=schema))])
+    tokens = encoded(CALL.replace('{"zone":"UTC"}', written))
+    mending = parser_class(parser_type.__mro__[2], parser_type.vllm, Settings(mends=True))
+    for read in (whole, streamed):
+        assert read(parser_type, request, tokens)[2] == [("now", written)]
+        (call,) = read(mending, request, tokens)[2]
+        assert call == ("now", text)

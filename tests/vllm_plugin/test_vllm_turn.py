@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpt_oss_harmony import load_harmony_encoding
-from gpt_oss_harmony.apis.items import message_text
 from gpt_oss_harmony_vllm.turn import Piece, TurnFollower
 from support.vectors import cases
 
@@ -47,7 +46,7 @@ def told(pieces: list[Piece]) -> list[tuple[str | None, str | None, str]]:
         text += piece.delta
         if piece.completed_message is not None:
             assert piece.delta == ""
-            assert message_text(piece.completed_message) == text
+            assert piece.completed_message.text == text
             assert piece.completed_message.channel == piece.channel
             assert piece.completed_message.recipient == piece.recipient
             messages.append((piece.channel, piece.recipient, text))

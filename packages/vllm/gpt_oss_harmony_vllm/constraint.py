@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpt_oss_harmony.apis.constraints import requested_format
 from gpt_oss_harmony.apis.conversation_builder import ConversationBuilder
-from gpt_oss_harmony.apis.requested_tools import read_tool_choice, read_tools
+from gpt_oss_harmony.apis.requested_answer import requested_format
+from gpt_oss_harmony.apis.requested_tools import RequestedTools, read_tool_choice, read_tools
 from gpt_oss_harmony.conversation.json_field import JsonField
+from gpt_oss_harmony.conversation.messages import Conversation, Message
 
 from .settings import Settings
 
@@ -27,6 +28,22 @@ class Constraint(NamedTuple):
 
     fields: Mapping[str, str]
     unenforced: tuple[GrammarError, ...] = ()
+
+
+def schema_check(tools: Iterable[Any]) -> Callable[[Message], bool]:
+    """Return whether a call follows the schema of its function, for the tools of a request."""
+    from gpt_oss_harmony.grammar import find_violations  # only where calls are mended
+
+    functions = (tool.model_dump(exclude_none=True) for tool in tools if tool.type == "function")
+    declared = read_tools(JsonField(tool, f"tools[{i}]") for i, tool in enumerate(functions))
+    conversation = _declaring(declared)
+    return lambda message: not find_violations([message], conversation)
+
+
+def _declaring(tools: RequestedTools) -> Conversation:
+    return ConversationBuilder(tools).conversation(
+        effort=None, start_date=None, response_format=None
+    )
 
 
 def constrain(
@@ -63,9 +80,7 @@ def constrain(
     # Imported for the first constrained request: llguidance and the modules for schemas.
     from gpt_oss_harmony.grammar import TurnOptions, structural_tag, turn_constraint
 
-    conversation = ConversationBuilder(declared).conversation(
-        effort=None, start_date=None, response_format=None
-    )
+    conversation = _declaring(declared)
     options = TurnOptions(
         tool_choice=tool_choice,
         response_format=None if answer is None else answer.to_dict(),
@@ -75,4 +90,4 @@ def constrain(
     if settings.grammar == "structural-tag":
         tag = structural_tag(conversation, options)
         return Constraint({"structural_tag": json.dumps(tag)}, unenforced)
-    return Constraint({"grammar": grammar}, unenforced)
+    return Constraint({"grammar": str(grammar)}, unenforced)  # vLLM sends it to its engine

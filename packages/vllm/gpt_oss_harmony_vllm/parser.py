@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -16,8 +17,9 @@ from gpt_oss_harmony.conversation.built_in_tools import BUILT_IN_TOOLS, requeste
 from gpt_oss_harmony.errors import HarmonyError
 from gpt_oss_harmony.installation import missing_package
 from gpt_oss_harmony.parsing.recovery import Recovery
+from gpt_oss_harmony.parsing.state import MendCheck
 
-from .constraint import constrain
+from .constraint import constrain, schema_check
 from .rendering import vllm_message
 from .settings import Settings
 from .turn import Piece, TurnFollower
@@ -62,6 +64,7 @@ class RecoveringParser:
     def __init__(self, tokenizer: Any, tools: Any = None, *args: Any, **kwargs: Any) -> None:
         super().__init__(tokenizer, tools, *args, **kwargs)  # type: ignore[call-arg]
         self._recipients = frozenset(declared_recipients(tools or ()))
+        self._mends: bool | MendCheck = self.settings.mends and schema_check(tools or ())
         self._turn: TurnFollower | None = None
         self._taken = 0  # tokens of all turns
         self._reasoning_tokens = 0  # of the turns that have ended
@@ -167,7 +170,11 @@ class RecoveringParser:
     # Before the turn
 
     def adjust_request(self, request: Any) -> Any:
-        """Constrain the whole turn; if that is impossible, leave the constraint to vLLM."""
+        """Constrain the whole turn; if that is impossible, leave the constraint to vLLM.
+
+        Raises `ValueError`, which vLLM answers with the status 400, for a seed on the CPU.
+        """
+        _refuse_seed_on_cpu(request)
         level = getattr(self, "tool_strict_level", None)  # 0 derives it from the request
         is_strict = bool(level) or request.parallel_tool_calls is False
         try:
@@ -193,7 +200,7 @@ class RecoveringParser:
 
     def _take(self, token_ids: Iterable[int]) -> list[Piece]:
         if self._turn is None:
-            self._turn = TurnFollower(self._recipients)
+            self._turn = TurnFollower(self._recipients, mend_arguments=self._mends)
         tokens = list(token_ids)
         self._taken += len(tokens)
         return self._turn.take(tokens)
@@ -267,6 +274,20 @@ def declared_recipients(tools: Iterable[Any]) -> Iterable[str]:
             yield f"functions.{name}"
         built_in = BUILT_IN_TOOLS.get(requested_tool(tool.type))
         yield from _OF_VLLM.get(tool.type, ()) if built_in is None else built_in.recipients
+
+
+def _refuse_seed_on_cpu(request: Any) -> None:
+    """Raise for a seed where vLLM would end its engine, and with it all other requests.
+
+    With several seeded requests at once, vLLM 0.32 fails on the CPU: "CPU Generator does not use
+    offset". One request cannot know of the next, so each seed is refused.
+    """
+    platform = getattr(sys.modules.get("vllm.platforms"), "current_platform", None)
+    if getattr(request, "seed", None) is not None and platform is not None and platform.is_cpu():
+        raise ValueError(
+            "seed: on the CPU, several requests with a seed at once end vLLM's engine; "
+            "leave the seed out"
+        )
 
 
 def _is_empty_call(piece: Piece) -> bool:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from gpt_oss_harmony.apis.chat_input import read_chat
+from gpt_oss_harmony.apis.chat.input import read_chat
 from gpt_oss_harmony.apis.current_date import current_date
 from gpt_oss_harmony.config import RenderConversationConfig
 from gpt_oss_harmony.conversation.content import TextContent
@@ -38,8 +38,7 @@ def chat_messages(
 
 def response_messages(request: Any, text: Mapping[str, Any] | None) -> list[Message]:
     """Read a Responses request; `text` is its field of that name, which contains the format."""
-    from gpt_oss_harmony.apis.requests import ResponsesRequest  # its model takes long to build
-    from gpt_oss_harmony.apis.turn_request import read_response
+    from gpt_oss_harmony.apis.responses.request import ResponsesRequest, read_response
 
     body = request.model_dump(mode="json", by_alias=True, exclude_none=True, include=_RESPONSE)
     parsed = read_response(ResponsesRequest.model_validate({**body, "text": text}), date=_date())

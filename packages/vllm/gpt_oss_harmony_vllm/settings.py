@@ -14,6 +14,7 @@ _CHOICES = {
     "HARMONY_VLLM_PLUGIN": ("on", "off"),
     "HARMONY_VLLM_GRAMMAR": ("grammar", "structural-tag", "off"),
     "HARMONY_VLLM_RENDERING": ("vllm", "harmony"),
+    "HARMONY_VLLM_MENDING": ("off", "on"),
 }
 
 
@@ -25,6 +26,7 @@ class Settings:
     - `grammar` (``HARMONY_VLLM_GRAMMAR``): ``grammar`` constrains the whole turn with llguidance,
       ``structural-tag`` with xgrammar. ``off`` leaves constraints to vLLM.
     - `renders` (``HARMONY_VLLM_RENDERING``): ``harmony`` renders prompts with our mapping.
+    - `mends` (``HARMONY_VLLM_MENDING``): ``on`` mends arguments that are nearly JSON.
 
     >>> Settings.from_environment({"HARMONY_VLLM_GRAMMAR": "off"}).grammar
     'off'
@@ -33,6 +35,7 @@ class Settings:
     enabled: bool = True
     grammar: Literal["grammar", "structural-tag", "off"] = "grammar"
     renders: bool = False
+    mends: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:
@@ -46,4 +49,5 @@ class Settings:
             enabled=values["HARMONY_VLLM_PLUGIN"] == "on",
             grammar=values["HARMONY_VLLM_GRAMMAR"],  # type: ignore[arg-type]
             renders=values["HARMONY_VLLM_RENDERING"] == "harmony",
+            mends=values["HARMONY_VLLM_MENDING"] == "on",
         )

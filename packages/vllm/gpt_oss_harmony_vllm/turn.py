@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from gpt_oss_harmony.apis.items import ItemKind, item_kind
-from gpt_oss_harmony.apis.output_items import call_arguments
+from gpt_oss_harmony.apis.call_texts import CallArguments
+from gpt_oss_harmony.apis.items import ItemKind, ItemRules
 from gpt_oss_harmony.conversation.content import TextContent
 from gpt_oss_harmony.conversation.messages import Message, Role
 from gpt_oss_harmony.encoding import load_harmony_encoding
 from gpt_oss_harmony.parsing.parser import StreamableParser
 from gpt_oss_harmony.parsing.recovery import WITHOUT_UNMARKED_CALLS, Recovery
-from gpt_oss_harmony.parsing.state import StreamState
+from gpt_oss_harmony.parsing.state import MendCheck, StreamState
 from gpt_oss_harmony.tokens.special_tokens import FIRST_SPECIAL
 
 __all__ = ["Piece", "TurnFollower"]
@@ -35,7 +35,8 @@ class Piece(NamedTuple):
 class TurnFollower:
     """Parses a turn leniently; `tools` are the declared recipients.
 
-    Messages by other authors are left out, because models imagine the results of tools.
+    Messages by other authors are left out, because models imagine the results of tools. With
+    `mend_arguments`, arguments that are nearly JSON are mended, and come when their call ends.
 
     >>> turn = TurnFollower(["functions.now"])
     >>> encoding = load_harmony_encoding("HarmonyGptOss")
@@ -45,14 +46,18 @@ class TurnFollower:
 ('commentary', 'functions.now', '')]
     """
 
-    def __init__(self, tools: Collection[str] = ()) -> None:
+    def __init__(
+        self, tools: Collection[str] = (), *, mend_arguments: bool | MendCheck = False
+    ) -> None:
         self._parser = StreamableParser(
             load_harmony_encoding("HarmonyGptOss"),
             Role.ASSISTANT,
             strict=False,
             tools=tools,
             repairs=WITHOUT_UNMARKED_CALLS,
+            mend_arguments=mend_arguments,
         )
+        self._mends = bool(mend_arguments)
         self.reasoning_tokens = 0
         self._ended = 0  # messages
         self._has_begun = False  # the open message
@@ -124,6 +129,8 @@ class TurnFollower:
     def _add_texts(self, texts: list[str], pieces: list[Piece]) -> None:
         text = "".join(texts)
         texts.clear()
+        if self._header is not None and self._header[1] is not None and self._mends:
+            return  # the end of the call shows its arguments
         if text and self._header is not None:
             self._sent += len(text)
             pieces.append(Piece(*self._header, text))
@@ -153,7 +160,7 @@ class TurnFollower:
         rest = text[self._sent :]
         is_function = (header[1] or "").startswith("functions.")
         if is_function and is_complete and not text.strip():
-            rest += call_arguments("", is_complete=True)
+            rest += CallArguments().rest()
         if rest:
             pieces.append(Piece(*header, rest))
         if rest or header != (message.channel, message.recipient):
@@ -177,5 +184,5 @@ def _shown_header(
     """
     if role is not Role.ASSISTANT:
         return None
-    kind = item_kind(channel, recipient)
+    kind = ItemRules().begin(0, channel, recipient).kind
     return (channel, recipient) if kind.is_call else (_CHANNELS.get(kind, "final"), None)

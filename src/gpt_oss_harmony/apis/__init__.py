@@ -1,19 +1,25 @@
-"""The APIs of OpenAI and Anthropic's Messages as data: requests in, items out.
+"""The APIs of OpenAI and Anthropic's Messages as data: requests in, events out.
 
-These are pure functions: they use no network and make no ids, and only `current_date` reads a
-clock. They need pydantic, the core and `gpt_oss_harmony.engines.Sampling`, but no extra.
+These are pure functions: they use no network, read no clock but in `current_date`, and make no ids
+but those of `answer_request`. They need pydantic and the core, but no extra and nothing of the
+server. `answer_request` takes any request to its prompt, and tokens to the API's events.
 
 ::
 
-    request_body → requests             the bodies of requests, validated
-    requested_tools                     the tools of a request, and the allowed calls
-    conversation_builder → constraints, chat_input, input_items → turn_request
-                                        a request and its history as one turn of the model
-    messages_request → messages_input   the same for Anthropic's Messages
-    items, custom_tools → output_items, chat_output
-                                        the model's messages as items, or as a chat message
-    response_resource                   the response that contains the items
-    current_date                        the default of the date in the prompt
+    request_body, requested_tools, requested_answer, conversation_builder
+                             what the requests of several APIs have in common
+    turn                     what a request becomes: the conversation, and the settings of its turn
+    items, call_texts, stop_texts
+                             what a turn consists of; what an item is, is decided here
+    reader                   tokens to items
+    wire_events              events as clients read them
+
+    responses, chat, completions, messages, ollama
+                             a folder for each API, with the same rooms: request (body to turn),
+                             input (its messages), writer (items to events), fold (events to whole)
+
+    constraint               the grammar of a turn, with the extra `grammar`
+    current_date             the default of the date in the prompt
 """
 
 from importlib import import_module
@@ -23,66 +29,107 @@ from typing import TYPE_CHECKING, Any
 from .current_date import TODAY, current_date
 
 if TYPE_CHECKING:
-    from .chat_output import CHAT_JOINT, chat_message_of, chat_tool_call
-    from .custom_tools import CustomToolInput, custom_tool_input
-    from .input_items import complete_item, input_items_of
+    from .answer import Answer, Api, Fold, Writer, answer_request
+    from .call_texts import CallArguments, CustomToolInput, custom_tool_input
+    from .chat.fold import ChatFold, chat_message_of
+    from .chat.request import ChatRequest, turn_of_chat
+    from .chat.writer import CHAT_JOINT, ChatWriter
+    from .completions.fold import CompletionsFold
+    from .completions.request import CompletionPrompt, CompletionRequest, completion_prompts
+    from .completions.writer import CompletionsWriter
     from .items import (
-        ID_PREFIXES,
         Decrypt,
+        Ending,
         HistoryItem,
+        ItemBegun,
+        ItemEnded,
+        ItemEvent,
         ItemKind,
+        ItemRules,
+        ItemText,
         NewId,
+        TurnEnded,
+        Usage,
         called_name,
-        item_kind,
-        message_text,
     )
-    from .messages_input import INVALID_JSON, turn_of_messages
-    from .messages_request import MessagesRequest
-    from .output_items import item_of_message, items_of_messages, new_item
+    from .messages.fold import MessagesFold
+    from .messages.input import INVALID_JSON, turn_of_messages
+    from .messages.request import MessagesRequest
+    from .messages.writer import MessagesWriter
+    from .reader import TextReader, TurnReader, item_events
     from .request_body import RequestBody, field_path, read_body, validation_problem
-    from .requests import ChatRequest, CompletionRequest, ResponsesRequest
-    from .response_resource import (
+    from .responses.fold import ResponseFold
+    from .responses.input import complete_item
+    from .responses.output_items import item_json, items_of_messages
+    from .responses.request import ResponsesRequest, input_items_of, turn_of_response
+    from .responses.resource import (
         IncompleteDetails,
         Response,
         ResponseError,
         ResponseUsage,
         response_of,
     )
-    from .turn_request import TurnRequest, turn_of_chat, turn_of_response
+    from .responses.writer import ResponseWriter
+    from .turn import TurnRequest
+    from .wire_events import Event, encode_events
 
 __all__ = [
     "CHAT_JOINT",
-    "ID_PREFIXES",
     "INVALID_JSON",
     "TODAY",
+    "Answer",
+    "Api",
+    "CallArguments",
+    "ChatFold",
     "ChatRequest",
+    "ChatWriter",
+    "CompletionPrompt",
     "CompletionRequest",
+    "CompletionsFold",
+    "CompletionsWriter",
     "CustomToolInput",
     "Decrypt",
+    "Ending",
+    "Event",
+    "Fold",
     "HistoryItem",
     "IncompleteDetails",
+    "ItemBegun",
+    "ItemEnded",
+    "ItemEvent",
     "ItemKind",
+    "ItemRules",
+    "ItemText",
+    "MessagesFold",
     "MessagesRequest",
+    "MessagesWriter",
     "NewId",
     "RequestBody",
     "Response",
     "ResponseError",
+    "ResponseFold",
     "ResponseUsage",
+    "ResponseWriter",
     "ResponsesRequest",
+    "TextReader",
+    "TurnEnded",
+    "TurnReader",
     "TurnRequest",
+    "Usage",
+    "Writer",
+    "answer_request",
     "called_name",
     "chat_message_of",
-    "chat_tool_call",
     "complete_item",
+    "completion_prompts",
     "current_date",
     "custom_tool_input",
+    "encode_events",
     "field_path",
     "input_items_of",
-    "item_kind",
-    "item_of_message",
+    "item_events",
+    "item_json",
     "items_of_messages",
-    "message_text",
-    "new_item",
     "read_body",
     "response_of",
     "turn_of_chat",
@@ -92,17 +139,29 @@ __all__ = [
 ]
 
 _MODULES = (
+    "answer",
+    "call_texts",
+    "chat.fold",
+    "chat.request",
+    "chat.writer",
+    "completions.fold",
+    "completions.request",
+    "completions.writer",
     "items",
-    "input_items",
-    "output_items",
-    "custom_tools",
-    "chat_output",
+    "messages.fold",
+    "messages.input",
+    "messages.request",
+    "messages.writer",
+    "reader",
     "request_body",
-    "requests",
-    "response_resource",
-    "turn_request",
-    "messages_request",
-    "messages_input",
+    "responses.fold",
+    "responses.input",
+    "responses.output_items",
+    "responses.request",
+    "responses.resource",
+    "responses.writer",
+    "turn",
+    "wire_events",
 )
 
 

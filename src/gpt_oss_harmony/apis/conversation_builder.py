@@ -28,6 +28,7 @@ __all__ = [
     "REASONING_TYPES",
     "ConversationBuilder",
     "RequestedFormat",
+    "attachment_in",
     "content_texts",
     "file_note",
     "part_text",
@@ -120,7 +121,7 @@ def read_response_format(requested: JsonField) -> RequestedFormat | None:
         name=name,
         schema={} if schema.is_null else dict(schema.object()),
         description=fields["description"].optional_text(),
-        strict=fields["strict"].value is True,
+        strict=fields.peek("strict").flag(),
     )
 
 
@@ -170,11 +171,29 @@ def part_text(part: JsonField) -> str:
     if kind == "refusal":
         return part["refusal"].text()
     if kind in _TEXT_TYPES:
+        if kind == "output_text":  # which comes back
+            part.accept("annotations")
+            part.accept("logprobs")
         return part["text"].text()
     if kind in ("file", "input_file") and (text := _file_text(part)) is not None:
         return text
-    # Agents send screenshots beside their texts. The note states that they are not shown.
+    # Tools answer with screenshots beside their texts. The note states that they are not shown.
     return f"[{_ATTACHMENTS.get(kind, 'attachment')}: not shown, this model reads text only]"
+
+
+def attachment_in(part: JsonField) -> str | None:
+    """Return what the model cannot read of a content part, such as ``image``; None for a text.
+
+    >>> attachment_in(JsonField({"type": "input_image"}))
+    'image'
+    """
+    kind = part["type"].text()
+    if kind == "document":
+        is_text = part["source"]["type"].text() in ("text", "content")
+        return None if is_text else "file"
+    if kind in ("file", "input_file") and _file_text(part) is not None:
+        return None
+    return _ATTACHMENTS.get(kind)
 
 
 _TEXT_FILE = re.compile(r"data:(text/|application/(json|xml|x-yaml|toml)\b)[^,]*;base64,", re.I)
@@ -182,10 +201,14 @@ _TEXT_FILE = re.compile(r"data:(text/|application/(json|xml|x-yaml|toml)\b)[^,]*
 
 def _file_text(part: JsonField) -> str | None:
     """Return the name and the text of a file that the part contains; None for other files."""
-    file = part if part["file"].is_null else part["file"]
-    data = file["file_data"].optional_text() or ""
-    opening = _TEXT_FILE.match(data)
-    if opening is None:
+    inside = part.unnoted("file")
+    data = (JsonField(inside) if isinstance(inside, dict) else part).unnoted("file_data")
+    opening = _TEXT_FILE.match(data) if isinstance(data, str) else None
+    if isinstance(data, str) and opening is None:
+        return None
+    file = part if inside is None else part["file"]
+    data = file["file_data"].optional_text()
+    if data is None or opening is None:
         return None
     try:
         text = base64.b64decode(data[opening.end() :], validate=True).decode()
@@ -231,10 +254,12 @@ class ConversationBuilder:
         self._recipients.clear()
         self._instructions = [own_instructions] if own_instructions else []
 
-    def add_question(self, texts: Sequence[str]) -> None:
-        """Add a message by the user."""
+    def add_question(self, texts: Sequence[str], name: str | None = None) -> None:
+        """Add a message by the user, who may have a name."""
         self._answers.clear()
-        self.messages.append(_message(Role.USER, texts))
+        message = _message(Role.USER, texts)
+        message.author.name = name
+        self.messages.append(message)
 
     def add_reasoning(self, texts: Sequence[str], tokens: Sequence[int] | None = None) -> None:
         """Add reasoning of the assistant."""

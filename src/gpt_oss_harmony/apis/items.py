@@ -1,53 +1,62 @@
-"""Items of the Responses API: their kinds, their ids, and the items that a server stores."""
+"""The items of a turn: what every API makes of the model's messages, decided once.
+
+A turn is written as events, in this order::
+
+    (ItemBegun, ItemText..., ItemEnded)..., TurnEnded
+
+`ItemRules.begin` is the only place that decides what a message is: reasoning, a text for the user,
+or a call, and of which tool. `gpt_oss_harmony.apis.reader` makes the events, and the writer of each
+API puts them into the API's words.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from ..conversation.messages import Message, Role
 from ..conversation.tool_namespaces import namespace_of
+from ..engines.engine import FinishReason
+from ..parsing.recovery import Recovery
+
+if TYPE_CHECKING:  # it needs the extra `grammar`
+    from ..grammar import Violation
 
 __all__ = [
-    "ID_PREFIXES",
+    "LEAST_LOGPROB",
     "Decrypt",
+    "Ending",
     "HistoryItem",
+    "ItemBegun",
+    "ItemEnded",
+    "ItemEvent",
     "ItemKind",
+    "ItemRules",
+    "ItemText",
+    "LogprobJson",
     "NewId",
+    "RepetitionDetail",
+    "TokenJson",
+    "TokenLogprob",
+    "TurnEnded",
+    "Usage",
     "called_name",
-    "item_kind",
-    "message_text",
+    "repetition_detail",
 ]
-
-_NOT_TOOLS = {"all", *(role.value for role in Role)}
-"""Recipients that are not tools; models sometimes write ``to=user``."""
-
-
-class HistoryItem(NamedTuple):
-    """An item of the Responses API, with fields that only the server stores.
-
-    - `tokens`: the sampled tokens of the item, if they are stored.
-    - `messages`: for a call of a built-in tool that the server ran, the call and the tool's
-      messages, as the JSON of harmony messages.
-    """
-
-    item: Mapping[str, Any]
-    tokens: tuple[int, ...] | None = None
-    messages: Sequence[Mapping[str, Any]] = ()
-
-
-Decrypt: TypeAlias = "Callable[[str], Sequence[HistoryItem] | None]"
-"""A function that decrypts `encrypted_content`; None if this server did not encrypt the text."""
 
 NewId: TypeAlias = "Callable[[str], str]"
 """A function that makes an id with a prefix such as ``msg``."""
 
 
 class ItemKind(str, Enum):
-    """The kinds of output items: three kinds of text, and kinds of calls.
+    """The kinds of items: three kinds of text, and kinds of calls.
 
-    A `SERVER_CALL` calls a tool that the server runs; `call_item` describes its item.
+    A `SERVER_CALL` calls a tool that the server runs; `call_item` describes its item. A
+    `CLIENT_CALL` calls one of `CLIENT_TOOLS`.
     """
 
     REASONING = "reasoning"
@@ -56,6 +65,7 @@ class ItemKind(str, Enum):
     FUNCTION_CALL = "function_call"
     CUSTOM_TOOL_CALL = "custom_tool_call"
     SERVER_CALL = "server_call"
+    CLIENT_CALL = "client_call"
     MCP_APPROVAL_REQUEST = "mcp_approval_request"
 
     @property
@@ -74,43 +84,242 @@ class ItemKind(str, Enum):
         return self in (ItemKind.SERVER_CALL, ItemKind.MCP_APPROVAL_REQUEST)
 
 
-ID_PREFIXES: Mapping[ItemKind, str] = {
-    ItemKind.REASONING: "rs",
-    ItemKind.COMMENTARY: "msg",
-    ItemKind.FINAL_ANSWER: "msg",
-    ItemKind.FUNCTION_CALL: "fc",
-    ItemKind.CUSTOM_TOOL_CALL: "ctc",
-    ItemKind.MCP_APPROVAL_REQUEST: "mcpr",
-}
-"""Prefixes of item ids, except those of `CallItem`. A `call_id` starts with ``call`` instead."""
+# Events
 
 
-def item_kind(
-    channel: str | None,
-    recipient: str | None,
-    *,
-    custom_tools: Collection[str] = (),
-    built_in_tools: Collection[str] = (),
-) -> ItemKind:
-    """Return the item kind of a message by the model; it depends only on the header.
+class ItemBegun(NamedTuple):
+    """An item has begun: the header of its message has been read.
 
-    `custom_tools` are recipients. `built_in_tools` are the names of the server's own tools:
-    built-in tools, and those of MCP servers.
-
-    A message with a recipient is a call on any channel. A call of an undeclared tool is a function
-    call, so the client can report that the function does not exist.
-
-    >>> item_kind("analysis", None), item_kind("analysis", "functions.now")
-    (<ItemKind.REASONING: 'reasoning'>, <ItemKind.FUNCTION_CALL: 'function_call'>)
+    - `position`: the place among the items of the turn, which all events of the item have.
+    - `recipient`: that of the message; `name`, `namespace`: the called function, and its namespace
+      unless that is ``functions``. None if the item is no call.
+    - `call_id`: the id of a call that the client answers.
+    - `is_hidden`: the client asked to see no reasoning.
+    - `is_text`: a call of a custom tool whose body is plain text instead of JSON.
     """
-    if recipient is None or recipient in _NOT_TOOLS:
-        if channel == "analysis":
-            return ItemKind.REASONING
-        return ItemKind.COMMENTARY if channel == "commentary" else ItemKind.FINAL_ANSWER
-    if recipient in custom_tools:
-        return ItemKind.CUSTOM_TOOL_CALL
-    is_of_server = namespace_of(recipient) in built_in_tools
-    return ItemKind.SERVER_CALL if is_of_server else ItemKind.FUNCTION_CALL
+
+    position: int
+    kind: ItemKind
+    recipient: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    call_id: str | None = None
+    is_hidden: bool = False
+    is_text: bool = False
+
+    @property
+    def full_name(self) -> str:
+        """The called name for APIs without namespaces: outside `functions`, the recipient."""
+        return f"{self.namespace}.{self.name}" if self.namespace else self.name or ""
+
+
+class ItemText(NamedTuple):
+    """Text of an item as clients get it; `logprobs` are those of the tokens since the last text.
+
+    A raw completion, which has no items, has the ids of its `tokens`, too; `is_last` says that its
+    end follows.
+    """
+
+    position: int
+    text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
+    tokens: tuple[int, ...] = ()
+    is_last: bool = False
+
+
+class ItemEnded(NamedTuple):
+    """An item has ended with this whole text; `is_complete` is False if the tokens ended inside it.
+
+    `message` is a `SampledMessage` unless it was repaired.
+    """
+
+    position: int
+    text: str
+    message: Message
+    is_complete: bool = True
+
+
+class Usage(NamedTuple):
+    """Numbers of tokens; cached tokens are part of the input, the last two of the output."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    forced_tokens: int = 0
+
+    def plus(self, other: Usage) -> Usage:
+        """Add the usage of a further turn."""
+        return Usage(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
+class Ending(Enum):
+    """How a turn ended; each API has a table of its own words for them."""
+
+    ANSWER = "the model ended its turn"
+    CALL = "the model called a tool"
+    STOP_TEXT = "a stop text was found"
+    LIMIT = "the turn has as many tokens as it may have"
+    CONTEXT = "the context is full"
+    REPETITION = "the model ran in circles, and the server ended the turn"
+
+    @property
+    def is_early(self) -> bool:
+        """Whether something else than the model, or a stop text, ended the turn."""
+        return self in (Ending.LIMIT, Ending.CONTEXT, Ending.REPETITION)
+
+
+class RepetitionDetail(TypedDict, total=False):
+    """The reason why the server ended a turn early; clients get it as a limit on tokens."""
+
+    stop_reason: Literal["repetition"]
+
+
+def repetition_detail(ending: Ending) -> RepetitionDetail:
+    """Return the field that names a repetition in an answer; none for any other ending."""
+    return {"stop_reason": "repetition"} if ending is Ending.REPETITION else {}
+
+
+class TurnEnded(NamedTuple):
+    """The end of the turn, and everything that was sampled.
+
+    `violations` are those of schemas that the grammar does not enforce in full. `stop_text` is the
+    stop text that ended the turn, if one did.
+    """
+
+    ending: Ending
+    usage: Usage = Usage()
+    tokens: Sequence[int] = ()
+    recoveries: Sequence[Recovery] = ()
+    violations: tuple[Violation, ...] = ()
+    stop_text: str | None = None
+
+    @property
+    def reason(self) -> FinishReason:
+        """The reason as an engine names it."""
+        return FinishReason.LENGTH if self.ending.is_early else FinishReason.STOP
+
+
+ItemEvent: TypeAlias = "ItemBegun | ItemText | ItemEnded | TurnEnded"
+
+
+# Log-probabilities
+
+LEAST_LOGPROB = -9999.0
+"""The logarithm of a probability of zero in all APIs: JSON has no infinity."""
+
+
+class TokenJson(TypedDict):
+    """A token, its bytes as numbers, and the natural logarithm of its probability."""
+
+    token: str
+    bytes: list[int]
+    logprob: float
+
+
+class LogprobJson(TokenJson):
+    """A token of the content, and the likeliest tokens in its place."""
+
+    top_logprobs: list[TokenJson]
+
+
+class TokenLogprob(NamedTuple):
+    """A token of a text: its bytes, its log-probability, and the likeliest tokens in its place.
+
+    `offset` is the number of characters before it. The first token of a prompt has no probability.
+    """
+
+    token: int
+    data: bytes
+    logprob: float | None
+    top: tuple[tuple[int, bytes, float], ...] = ()
+    offset: int = 0
+
+    def to_json(self) -> LogprobJson:
+        """Write the token as Chat Completions and Responses do.
+
+        >>> TokenLogprob(3686, b"hi", -0.5).to_json()
+        {'token': 'hi', 'bytes': [104, 105], 'logprob': -0.5, 'top_logprobs': []}
+        """
+        token, *top = (
+            TokenJson(
+                token=data.decode("utf-8", errors="replace"),
+                bytes=list(data),
+                logprob=max(logprob or 0.0, LEAST_LOGPROB),
+            )
+            for _, data, logprob in ((self.token, self.data, self.logprob), *self.top)
+        )
+        return {**token, "top_logprobs": top}
+
+
+# The decision
+
+_NOT_TOOLS = {"all", *(role.value for role in Role)}
+"""Recipients that are not tools; models sometimes write ``to=user``."""
+
+
+@dataclass(frozen=True)
+class ItemRules:
+    """What a request says about the items of its turn.
+
+    - `custom_tools`: the recipients of custom tools, whose input is text; `text_tools`: those of
+      them that get plain text instead of JSON.
+    - `server_tools`: the names of the server's own tools: built-in tools, and those of MCP servers.
+      `approvals`: the recipients whose calls a client must approve.
+    - `client_tools`: the recipients of `CLIENT_TOOLS`.
+    - `namespaces`: those of the developer's tools.
+    - `shows_reasoning`: whether the client sees the reasoning.
+
+    >>> ItemRules().begin(0, "analysis", None).kind
+    <ItemKind.REASONING: 'reasoning'>
+    >>> begun = ItemRules(namespaces={"files"}).begin(1, "commentary", "files.ls", str)
+    >>> begun.kind.value, begun.name, begun.namespace, begun.call_id
+    ('function_call', 'ls', 'files', 'call')
+    """
+
+    custom_tools: Collection[str] = ()
+    text_tools: Collection[str] = ()
+    server_tools: Collection[str] = ()
+    approvals: Collection[str] = ()
+    namespaces: Collection[str] = ()
+    shows_reasoning: bool = True
+    client_tools: Collection[str] = ()
+
+    def begin(
+        self,
+        position: int,
+        channel: str | None,
+        recipient: str | None,
+        new_id: NewId | None = None,
+        *,
+        id_prefix: str = "call",
+    ) -> ItemBegun:
+        """Begin the item of a message by the assistant; only its header decides what it is.
+
+        A message with a recipient is a call on any channel. A call of an undeclared tool is a
+        function call, so the client can report that the function does not exist.
+        """
+        if recipient is None or recipient in _NOT_TOOLS:
+            if channel == "analysis":
+                return ItemBegun(position, ItemKind.REASONING, is_hidden=not self.shows_reasoning)
+            is_commentary = channel == "commentary"
+            return ItemBegun(
+                position, ItemKind.COMMENTARY if is_commentary else ItemKind.FINAL_ANSWER
+            )
+        name, namespace = called_name(recipient, self.namespaces)
+        if recipient in self.custom_tools:
+            kind = ItemKind.CUSTOM_TOOL_CALL
+        elif recipient in self.client_tools:
+            kind = ItemKind.CLIENT_CALL
+        elif namespace_of(recipient) not in self.server_tools:
+            kind = ItemKind.FUNCTION_CALL
+        elif recipient in self.approvals:
+            kind = ItemKind.MCP_APPROVAL_REQUEST
+        else:
+            kind = ItemKind.SERVER_CALL
+        call_id = None if new_id is None or kind.is_of_server else new_id(id_prefix)
+        is_text = recipient in self.text_tools
+        return ItemBegun(position, kind, recipient, name, namespace, call_id, is_text=is_text)
 
 
 def called_name(recipient: str, namespaces: Collection[str] = ()) -> tuple[str, str | None]:
@@ -132,6 +341,21 @@ def called_name(recipient: str, namespaces: Collection[str] = ()) -> tuple[str, 
     return recipient, None
 
 
-def message_text(message: Message) -> str:
-    """Return the text of a message, as `Message.text` does."""
-    return message.text
+# Items that a server keeps
+
+
+class HistoryItem(NamedTuple):
+    """An item of the Responses API, with fields that only the server stores.
+
+    - `tokens`: the sampled tokens of the item, if they are stored.
+    - `messages`: for a call of a built-in tool that the server ran, the call and the tool's
+      messages, as the JSON of harmony messages.
+    """
+
+    item: Mapping[str, Any]
+    tokens: tuple[int, ...] | None = None
+    messages: Sequence[Mapping[str, Any]] = ()
+
+
+Decrypt: TypeAlias = "Callable[[str], Sequence[HistoryItem] | None]"
+"""A function that decrypts `encrypted_content`; None if this server did not encrypt the text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -13,6 +13,7 @@ from pydantic import (
     Field,
     ValidationError,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 
@@ -20,11 +21,27 @@ from ..engines.engine import Sampling
 from ..errors import ConversationError
 
 __all__ = [
+    "OWNER",
+    "Absent",
+    "ConstraintFields",
+    "Effort",
+    "Elsewhere",
+    "Ignored",
     "Metadata",
+    "OneAnswer",
+    "ParallelCalls",
+    "PromptCacheRetention",
+    "ReasoningSettings",
     "RequestBody",
+    "RequestSettings",
     "SamplingFields",
+    "ServiceTier",
     "StopTexts",
+    "StreamOptions",
+    "Unsupported",
+    "Whitespace",
     "field_path",
+    "ignored_field",
     "is_deeper",
     "misplaced_field",
     "no_bias",
@@ -47,6 +64,19 @@ MANY_ERRORS = 1000
 
 NESTING_LIMIT = 200
 """The deepest nesting of a field: Python writes JSON by recursion."""
+
+
+class Ignored(NamedTuple):
+    """Marks a field that changes nothing, for a reason.
+
+    `accepted` are the values that ask for what happens anyway.
+    """
+
+    reason: str
+    accepted: tuple[Any, ...] = ()
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(schema), "description": f"Changes nothing: {self.reason}."}
 
 
 class RequestBody(BaseModel):
@@ -84,8 +114,17 @@ def read_body(body: type[_Body], raw: object) -> _Body:
         raise ConversationError(problem, field=path) from None
 
 
+def ignored_field(body: type[BaseModel], name: str) -> Ignored | None:
+    """Return why a field of a body changes nothing; None if it is not known to."""
+    field = body.model_fields.get(name)
+    marks = () if field is None else field.metadata
+    return next((mark for mark in marks if isinstance(mark, Ignored)), None)
+
+
 def unknown_fields(body: type[BaseModel], raw: Mapping[str, Any], path: str = "") -> list[str]:
-    """List the fields of a request that its API does not have; null counts as missing.
+    """List the fields of a request that its API does not have, or that are `Ignored`.
+
+    Null counts as missing.
 
     >>> from gpt_oss_harmony.apis import ChatRequest
     >>> unknown_fields(ChatRequest, {"temprature": 0, "reasoning": {"effrot": "low"}})
@@ -94,8 +133,10 @@ def unknown_fields(body: type[BaseModel], raw: Mapping[str, Any], path: str = ""
     found = []
     for name, value in raw.items():
         field = body.model_fields.get(name)
-        if field is None:
-            found += [] if value is None else [f"{path}{name}"]
+        mark = ignored_field(body, name)
+        if field is None or mark is not None:
+            is_accepted = value is None or (mark is not None and value in mark.accepted)
+            found += [] if is_accepted else [f"{path}{name}"]
         elif isinstance(value, Mapping):
             for part in get_args(field.annotation):
                 if isinstance(part, type) and issubclass(part, BaseModel):
@@ -249,3 +290,142 @@ _SIMPLE_FIELDS = frozenset(SamplingFields.model_fields) | {
     *("store", "stream", "stream_options", "metadata", "user", "prompt_cache_key"),
     *("safety_identifier", "service_tier"),
 }
+
+
+# Fields of several APIs
+
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""The efforts that clients send; the model has only low, medium and high."""
+
+
+class RequestSettings(BaseModel):
+    """An object inside a request. Unknown fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+
+class ReasoningSettings(RequestSettings):
+    """The amount of reasoning, and the reasoning that the client sees."""
+
+    effort: Effort | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = Field(
+        default=None, description="Whether reasoning has a summary, which is its first sentences."
+    )
+    generate_summary: Literal["auto", "concise", "detailed"] | None = Field(
+        default=None, description="Another name for `summary`."
+    )
+    max_tokens: int | None = Field(
+        default=None, ge=0, description="The most tokens of reasoning in a turn."
+    )
+    enabled: bool | None = Field(default=None, description="False forbids reasoning.")
+    exclude: bool | None = Field(default=None, description="True hides the reasoning.")
+
+
+class StreamOptions(RequestSettings):
+    """Options of a stream."""
+
+    include_usage: bool | None = Field(default=None, description="Send the usage in a last chunk.")
+    include_obfuscation: Annotated[
+        bool | None, Ignored("events are as long as their texts", accepted=(False,))
+    ] = None
+
+
+def _refuse(value: Any) -> Any:
+    # An empty value requests nothing: `min_tokens: 0` is the same as no such field.
+    if value not in (None, False, 0, "", [], {}):
+        raise ValueError("this server does not support this field; leave it out")
+    return value
+
+
+Unsupported: TypeAlias = Annotated[
+    Any,
+    BeforeValidator(_refuse),
+    WithJsonSchema(
+        {"description": "Not supported: leave it out.", "enum": [None, False, 0, "", [], {}]}
+    ),
+]
+"""A field that would change the answer but that no engine supports."""
+
+Elsewhere: TypeAlias = Annotated[Any, WithJsonSchema({"enum": [None, False, 0, "", [], {}]})]
+"""A field of another API, whose error names the field of this one; empty values pass."""
+
+OneAnswer: TypeAlias = Annotated[Any, WithJsonSchema({"enum": [None, False, 0, 1, "", [], {}]})]
+"""The number of answers in an API that has one."""
+
+Absent: TypeAlias = Annotated[Any, WithJsonSchema({"type": "null"})]
+"""A field that must be null; its error names the replacement."""
+
+
+OWNER = "the owner of a request is its API key"
+"""The reason why the other names of a client change nothing."""
+
+ServiceTier: TypeAlias = Annotated[
+    str | None, Ignored("there is one tier", accepted=("auto", "default"))
+]
+"""The tier of a request, of which there is one."""
+
+PromptCacheRetention: TypeAlias = Annotated[
+    Literal["in_memory", "in-memory", "24h"] | None,
+    Ignored("the engine's cache is in memory", accepted=("in_memory", "in-memory")),
+]
+"""How long a prompt is cached, which the engine decides."""
+
+
+ParallelCalls: TypeAlias = Annotated[
+    bool | None, Ignored("the model writes one call in a turn", accepted=(False,))
+]
+"""Whether a turn may have several calls."""
+
+
+class ConstraintFields(SamplingFields):
+    """Constraints on the answer and the reasoning, as in vLLM and similar servers."""
+
+    reasoning: ReasoningSettings | None = None
+    reasoning_effort: Effort | None = None
+    thinking_token_budget: int | None = Field(
+        default=None, ge=-1, description="The most tokens of reasoning in a turn."
+    )
+    include_reasoning: bool | None = Field(
+        default=None, description="False hides the reasoning, in Chat Completions."
+    )
+    chat_template_kwargs: dict[str, Any] | None = Field(
+        default=None, description="`reasoning_effort`, `enable_thinking`."
+    )
+    structured_outputs: dict[str, Any] | None = Field(
+        default=None,
+        description="One of `json`, `json_object`, `regex`, `choice`, `grammar`, `structural_tag`.",
+        json_schema_extra={
+            "properties": {
+                name: {}
+                for name in ("json", "json_object", "regex", "choice", "grammar", "structural_tag")
+            },
+            "additionalProperties": {"enum": [None, False]},
+        },
+    )
+    json_whitespace: Whitespace | None = Field(
+        default=None, description="The white space in calls and JSON answers."
+    )
+    guided_json: dict[str, Any] | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    guided_json_object: bool | None = None
+    min_tokens: Unsupported = None
+    bad_words: Unsupported = None
+    allowed_token_ids: Unsupported = None
+    stop_token_ids: Unsupported = None
+    ignore_eos: Unsupported = None
+    use_beam_search: Unsupported = None
+    truncate_prompt_tokens: Unsupported = None
+    prompt_logprobs: Unsupported = None
+    chat_template: Unsupported = None
+    continue_final_message: Unsupported = None
+    documents: Unsupported = None
+    logit_bias: dict[str, Any] | None = Field(
+        default=None, description="Must be empty.", json_schema_extra={"maxProperties": 0}
+    )
+
+    @field_validator("logit_bias")
+    @classmethod
+    def _has_no_bias(cls, bias: Any) -> Any:
+        return no_bias(bias)

@@ -7,7 +7,8 @@
 ``namespace``     functions in a namespace of their own
 a built-in tool   the tool that the model was trained with, if the server has it: `BUILT_IN_TOOLS`
 ``mcp``           the namespace of its ``server_label``, if the server has it
-a hosted tool     not declared: the model cannot have it (`HOSTED_TOOLS`)
+a client's tool   the function of that tool: `CLIENT_TOOLS`
+a hosted tool     not declared: nobody runs it (`HOSTED_TOOLS`)
 ================  ==============================================================================
 
 A `tool_choice` becomes a `ToolChoice` of the recipients that may be called.
@@ -25,6 +26,8 @@ from ..conversation.header import INVISIBLE
 from ..conversation.json_field import JsonField
 from ..conversation.tool_choice import ToolChoice, named_tools
 from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig, namespace_of
+from ..errors import ConversationError
+from .client_tools import CLIENT_TOOLS
 
 __all__ = [
     "CUSTOM_TOOL_FIELD",
@@ -38,24 +41,23 @@ __all__ = [
     "read_tools",
 ]
 
+_FUNCTIONS = "functions"
+_NO_IMAGES = "the model reads text; offer functions that describe the screen"
+
 CUSTOM_TOOL_FIELD = "input"
 """The only argument of the function that represents a custom tool."""
 
 HOSTED_TOOLS = {
-    "apply_patch",
-    "computer",
-    "computer_use_preview",
-    "file_search",
-    "image_generation",
-    "local_shell",
-    "mcp",
-    "programmatic_tool_calling",
-    "shell",
-    "tool_search",
+    "computer": _NO_IMAGES,
+    "computer_use_preview": _NO_IMAGES,
+    "file_search": "attach the files as input_file, or start the server with --browser FOLDER",
+    "image_generation": "the model writes text; offer a function that makes images",
+    "mcp": "start the server with --mcp NAME=ADDRESS, and send NAME as server_label",
+    "programmatic_tool_calling": "the model calls each tool itself",
+    "tool_search": "send all tools in tools, or search yourself (execution: client)",
 }
-"""Tool types of OpenAI's API that a server may have, beside the built-in tools."""
+"""Tools of OpenAI's API that a server runs, beside the built-in ones, and what helps without."""
 
-_FUNCTIONS = "functions"
 _NAME = re.compile(rf"[^\s=<|>{INVISIBLE}]+")  # what a header can contain
 
 
@@ -68,14 +70,16 @@ class RequestedTools:
     - `custom`: recipients of custom tools.
     - `texts`: the syntax and definition of the grammars of custom tools, by recipient.
     - `strict`: recipients whose schemas must be enforced.
-    - `others`: types of tools that the model cannot have.
+    - `client`: recipients of `CLIENT_TOOLS`.
+    - `others`: types of tools that nobody runs, with an error that names what would help.
     """
 
     namespaces: dict[str, ToolNamespaceConfig] = field(default_factory=dict)
     custom: set[str] = field(default_factory=set)
     texts: dict[str, tuple[str, str]] = field(default_factory=dict)
     strict: set[str] = field(default_factory=set)
-    others: set[str] = field(default_factory=set)
+    client: set[str] = field(default_factory=set)
+    others: dict[str, ConversationError] = field(default_factory=dict)
     built_in: dict[str, ToolNamespaceConfig] = field(default_factory=dict)
 
     @property
@@ -133,6 +137,7 @@ def read_tools(
                 _read_tool(member, requested, read_tool_name(name), description)
         elif (server_name := _name_at_server(tool)) in available:
             requested.built_in[server_name] = available[server_name]
+            _note_options(tool)
         else:
             _read_tool(tool, requested, _FUNCTIONS, None)
     for taken in requested.built_in.keys() & requested.namespaces.keys():
@@ -157,10 +162,12 @@ def _read_tool(
     tool: JsonField, requested: RequestedTools, namespace: str, description: str | None
 ) -> None:
     kind = tool["type"].text()
+    tool.accept("defer_loading", False)
+    tool.accept("allowed_callers", ["direct"])
     if kind == "function":
         function = read_function(tool)
         requested.add(namespace, description, function)
-        if _fields(tool)["strict"].value is True:
+        if _fields(tool).peek("strict").flag():
             requested.strict.add(f"{namespace}.{function.name}")
     elif kind == "custom":
         fields = tool if tool["custom"].is_null else tool["custom"]
@@ -171,11 +178,33 @@ def _read_tool(
         requested.custom.add(recipient)
         if grammar is not None:
             requested.texts[recipient] = grammar
+    elif kind in CLIENT_TOOLS and (kind not in HOSTED_TOOLS or tool["execution"].value == "client"):
+        environment = tool["environment"]
+        if not environment.is_null and environment["type"].text() != "local":
+            raise environment["type"].error(
+                "this server has no containers for commands; send local, and run them yourself"
+            )
+        function = CLIENT_TOOLS[kind].function
+        if function.parameters is None:
+            parameters = tool["parameters"]
+            own = None if parameters.is_null else dict(parameters.object())
+            given = tool["description"].optional_text()
+            function = ToolDescription.new(kind, given or function.description, own)
+        requested.add(namespace, description, function)
+        requested.client.add(f"{namespace}.{kind}")
     elif kind in HOSTED_TOOLS or requested_tool(kind):
-        requested.others.add(kind)
+        built_in = BUILT_IN_TOOLS.get(requested_tool(kind))
+        remedy = (
+            HOSTED_TOOLS[kind] if built_in is None else f"start the server with {built_in.option}"
+        )
+        requested.others[kind] = tool["type"].error(
+            f"nobody runs tools of the type {kind!r} here: {remedy}; leave it out, or start the "
+            "server with --missing-tools ignore"
+        )
     else:
-        built_in = {type_ for tool in BUILT_IN_TOOLS.values() for type_ in tool.requested_as}
-        known = ", ".join(sorted({"function", "custom", "namespace", *HOSTED_TOOLS, *built_in}))
+        types = {type_ for tool in BUILT_IN_TOOLS.values() for type_ in tool.requested_as}
+        kinds = ("function", "custom", "namespace")
+        known = ", ".join(sorted({*kinds, *CLIENT_TOOLS, *HOSTED_TOOLS, *types}))
         raise tool["type"].error(f"the tool type {kind!r:.80} is unknown; use one of {known}")
 
 
@@ -185,6 +214,20 @@ def _name_at_server(tool: JsonField) -> str:
         label = tool["server_label"].optional_text() or ""
         return "" if label in BUILT_IN_TOOLS else label
     return requested_tool(tool["type"].text())
+
+
+def _note_options(tool: JsonField) -> None:
+    """Note the options of a server's tool that the server reads when it opens the tool."""
+    if not tool.path.startswith("tools["):
+        return  # an item declares the tool, and the server reads no options there
+    container = tool["container"]
+    if isinstance(container.value, dict):
+        container.accept("type")
+        container.accept("file_ids")
+    elif not (container.is_null or isinstance(container.value, str)):
+        raise container.unexpected("the id of a container, or an object")
+    tool.accept("allowed_tools")
+    tool.accept("require_approval")
 
 
 def _recipients(namespace: ToolNamespaceConfig) -> list[str]:
@@ -313,6 +356,8 @@ def _named_recipients(tool: JsonField, tools: RequestedTools) -> list[str]:
     kind = tool["type"].text()
     if built_in := tools.recipients_of(requested_tool(kind)):
         return built_in
+    if kind in CLIENT_TOOLS and (recipient := f"{_FUNCTIONS}.{kind}") in tools.client:
+        return [recipient]
     declared = f"declared tools: {', '.join(tools.recipients) or 'none'}"
     if kind not in ("function", "custom", "namespace"):
         raise tool["type"].error(

@@ -8,7 +8,7 @@
     configuration             options from variables and from a settings file
     render, parse, generate,  the commands. `render` has schema; `parse` has encode and decode;
     chat, inspect, serve,     `generate` has grammar and check; `serve` has keys
-    data, mcp, prepare, demo,
+    models, doctor, data, mcp, prepare, demo,
     completion
     chat_conversation, ...    the parts of `chat`
 
@@ -34,6 +34,7 @@ from .generate import CHECK, GENERATE, GRAMMAR
 from .input import InputError, UsageError
 from .inspect import INSPECT
 from .mcp import MCP
+from .models import MODELS
 from .output import Output
 from .parse import DECODE, ENCODE, PARSE
 from .prepare import PREPARE
@@ -46,6 +47,7 @@ COMMANDS: tuple[Command, ...] = (
     CHAT,
     GENERATE,
     SERVE,
+    MODELS,
     DOCTOR,
     KEYS,
     DATA,

@@ -14,8 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..apis.chat_input import tool_from_chat
+from ..apis.chat.input import tool_from_chat
 from ..conversation.content import ReasoningEffort
+from ..engines.model_names import is_url
 from ..installation import missing_package
 from .chat_person import Person, SlashCommands
 from .command import Command
@@ -33,7 +34,7 @@ from .options import (
     tool_options_given,
 )
 from .output import Output
-from .runtime import EventLoop, follow_rank_0, is_url, open_watched, state_folder
+from .runtime import EventLoop, follow_rank_0, open_watched, state_folder
 
 if TYPE_CHECKING:
     from .chat_backend import Backend, Opening

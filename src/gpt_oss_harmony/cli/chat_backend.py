@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..apis.chat_input import tool_from_chat
+from ..apis.chat.input import tool_from_chat
 from ..config import RenderConversationConfig
 from ..conversation.content import DeveloperContent, ReasoningEffort, SystemContent
 from ..conversation.messages import Conversation, Message, Role

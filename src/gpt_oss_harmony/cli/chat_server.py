@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from ..apis.chat_input import REASONING_FIELDS
+from ..apis.chat.input import REASONING_FIELDS
 from ..conversation.messages import Message, Role
 from ..engines import EngineError
 from ..engines.http_client import HttpClient, RefusalError

@@ -54,7 +54,7 @@ class _Data(Command):
 
     def run(self, arguments: argparse.Namespace) -> None:
         try:
-            from ..server.json_text import json_text
+            from ..apis.wire_events import json_text
             from ..server.store import Store
         except ModuleNotFoundError as error:
             raise InputError(missing_package("stored data needs", error, "serve")) from error

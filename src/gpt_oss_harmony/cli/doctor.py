@@ -18,19 +18,31 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..engines.engine import EngineError
+from ..engines.gguf_header import read_gguf_header
+from ..engines.local_memory import machine_memory, plan_local_memory
 from ..engines.memory_plan import PUBLISHED_FIGURES, ModelFigures, gigabytes
+from ..engines.model_names import ModelSource, find_source, is_url
 from ..engines.placement import Machine, Placement, place
 from ..installation import DISTRIBUTION, VERSION
 from .command import Command
 from .input import InputError
 from .options import add_engine, add_port, given_engine_options, positive
-from .runtime import bind, is_url, state_folder
+from .runtime import bind, state_folder
 
 __all__ = ["DOCTOR", "Finding"]
 
 _PACKAGES = (
     *("torch", "transformers", "accelerate", "kernels", "triton", "flash-attn", "flash-attn-3"),
-    *("llguidance", "fastapi", "vllm", "gpt-oss-harmony-vllm", "sglang"),
+    *(
+        "xllamacpp",
+        "mlx",
+        "mlx-lm",
+        "llguidance",
+        "fastapi",
+        "vllm",
+        "gpt-oss-harmony-vllm",
+        "sglang",
+    ),
 )
 _TESTED_SERVERS = {"vllm": ((0, 32), (0, 33)), "sglang": ((0, 5), (0, 5))}
 """The releases that the engines and the plugin were written for."""
@@ -65,8 +77,8 @@ class _Doctor(Command):
             metavar="MODEL",
             nargs="?",
             default="openai/gpt-oss-20b",
-            help="a folder, a name on the Hugging Face hub, demo, or the URL of a server (default: "
-            "%(default)s)",
+            help="a folder, a GGUF file, a name on the Hugging Face hub, ollama:NAME, "
+            "lmstudio:NAME, demo, or the URL of a server (default: %(default)s)",
         )
         parser.add_argument("--host", default="127.0.0.1", help="as in serve")
         add_port(parser, "as in serve (default: %(default)s)", 8000)
@@ -112,7 +124,13 @@ def examine(
     versions = {name: version for name in _PACKAGES if (version := _version(name))}
     listed = ", ".join(f"{name} {version}" for name, version in versions.items())
     yield Finding("ok", "packages", listed or "none of the optional ones")
-    needed = ("serve",) if is_url(model) else ("serve", "transformers")
+    source, unknown = None, ""
+    if not is_url(model):
+        try:
+            source = find_source(model, options.get("engine"), asks_hub=False)
+        except EngineError as error:
+            unknown = str(error)
+    needed = ("serve",) if source is None else ("serve", source.engine)
     problems = {extra: text for extra in needed if (text := "; ".join(_problems(extra)))}
     for extra, text in problems.items():
         remedy = f"pip install '{DISTRIBUTION}[{','.join(problems)}]'"
@@ -120,8 +138,13 @@ def examine(
     yield from _serving_engines(versions)
     if is_url(model):
         yield Finding("ok", "model", f"{model} is a server; it places the model itself")
-    elif "transformers" not in problems:
-        yield from _model(model, options, find_machine or _find_machine)
+    elif source is None:
+        yield Finding("error", "model", unknown)
+    elif source.engine not in problems:
+        if source.engine == "transformers":
+            yield from _model(source.place, options, find_machine or _find_machine)
+        else:
+            yield from _local_model(source, options)
     yield from _serving(host, port)
 
 
@@ -134,6 +157,10 @@ def _version(name: str) -> str | None:
 
 def _problems(extra: str) -> Iterator[str]:
     """Name the packages of an extra that are missing, or have a version that it excludes."""
+    if extra == "mlx" and sys.platform == "win32":
+        yield "MLX has no build for Windows; use a GGUF file, or --engine transformers"
+    elif extra == "mlx" and _version("mlx-lm") is None:  # its requirement names systems
+        yield "mlx-lm is missing"
     required = sorted(_required(extra).items())
     missing = [name for name, _ in required if _version(name) is None]
     if missing:
@@ -238,6 +265,54 @@ def _model(
         yield Finding("error", "model", str(error))
         return
     yield from _placed(model, figures, placement)
+
+
+def _local_model(source: ModelSource, options: Mapping[str, Any]) -> Iterator[Finding]:
+    """Examine a model for llama.cpp or MLX: its files, and the memory that they need."""
+    free, path = machine_memory(), Path(source.place)
+    try:
+        if source.engine == "mlx":
+            yield _metal()
+            figures = _figures(source.place)
+            size = sum(file.stat().st_size for file in path.glob("model*.safetensors"))
+            if figures is None or not size:
+                text = f"the weights of {path} are not in a folder on this disk"
+                yield Finding("warning", "model", text)
+                return
+            yield Finding("ok", "model", f"{path}, {gigabytes(size)}")
+        else:
+            header = read_gguf_header(path)
+            figures, size = header.figures(), path.stat().st_size
+            yield Finding("ok", "model", f"{path}, {header.quantization}, {gigabytes(size)}")
+        plan = plan_local_memory(
+            str(path), figures, size, free, options.get("context_length"), options["max_requests"]
+        )
+    except EngineError as error:
+        yield Finding("error", "model", str(error))
+        return
+    lowered = plan.max_requests < options["max_requests"] or plan.context_length < plan.longest
+    yield Finding("warning" if lowered and free else "ok", "memory", str(plan))
+
+
+def _metal() -> Finding:
+    """Say what MLX computes with, as it reports it on a Mac."""
+    import mlx.core as mx
+
+    if not mx.metal.is_available():
+        return Finding(
+            "warning",
+            "device",
+            "MLX has no GPU here and computes on the CPU, which is for trying it out",
+            "use a GGUF file (extra llamacpp), or --engine transformers",
+        )
+    known = mx.device_info()
+    most = known.get("max_recommended_working_set_size", 0)
+    return Finding(
+        "ok",
+        "device",
+        f"{known.get('device_name', 'Apple silicon')}, macOS {platform.mac_ver()[0]}, Metal may "
+        f"use {gigabytes(most)} of {gigabytes(known.get('memory_size', 0))}",
+    )
 
 
 def _figures(model: str) -> ModelFigures | None:

@@ -18,7 +18,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from ..apis.chat_input import conversation_from_chat, is_chat
+from ..apis.chat.input import conversation_from_chat, is_chat
 from ..conversation.messages import Conversation
 from ..errors import HarmonyError
 from .output import Output

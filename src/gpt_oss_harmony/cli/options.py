@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..config import SchemaDialect
 from ..conversation.messages import Role
+from ..engines.model_names import ENGINES, is_url
 from ..installation import missing_package
 from .input import InputError, UsageError, warn_if_shared
-from .runtime import engine_options, is_url
+from .runtime import engine_options
 
 if TYPE_CHECKING:
     from ..engines import Sampling
@@ -235,6 +236,12 @@ def _keys_in(source: str, text: str) -> list[str]:
 def add_engine(parser: argparse.ArgumentParser, *, takes_url: bool = True) -> None:
     """Add the options for the engine, which may be at a URL if `takes_url`."""
     parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        help="what runs a model in this process (default: llamacpp for a GGUF file, mlx on a Mac "
+        "where it is installed, else transformers)",
+    )
+    parser.add_argument(
         "--engine-option",
         metavar="NAME=VALUE",
         action="append",
@@ -267,17 +274,14 @@ def add_engine(parser: argparse.ArgumentParser, *, takes_url: bool = True) -> No
 def given_engine_options(arguments: argparse.Namespace, model: str) -> dict[str, Any]:
     """Return the options of a model's engine that were given, and those from the environment."""
     options: dict[str, Any] = {**engine_options(model)}
-    is_server = is_url(model)
-    if arguments.threads is not None:
-        if is_server:
-            raise UsageError(f"--threads is for a model in this process, and {model} is a server")
-        options["threads"] = arguments.threads
-    if arguments.self_check is not None:
-        if is_server:
-            raise UsageError(
-                f"--self-check is for a model in this process, and {model} is a server"
-            )
-        options["self_check"] = arguments.self_check
+    for name in ("engine", "threads", "self_check"):
+        value = getattr(arguments, name)
+        if value is None:
+            continue
+        if is_url(model):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} is for a model in this process, and {model} is a server")
+        options[name] = value
     for given in arguments.engine_option:
         name, equals, text = given.partition("=")
         if not equals or not name.isidentifier():

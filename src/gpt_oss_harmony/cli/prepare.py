@@ -36,8 +36,11 @@ _MANY_REJECTED = 0.1
 """A larger share of rejected rows is a warning."""
 
 _CHANNELS = ("analysis", "commentary", "final")
-_FORMS = ("harmony", "chat", "sharegpt", "responses", "completion", "alpaca")
-_FINDINGS = ("markup", "calls", "channels", "empty", "opening")
+_FORMS = ("harmony", "chat", "sharegpt", "responses", "completion", "alpaca", "rendered")
+_FINDINGS = (
+    *("markup", "calls", "channels", "empty", "opening"),
+    *("format", "undeclared", "unanswered", "damaged"),
+)
 _DUPLICATES = ("exact", "near")
 _COLUMNS = ("labels", "assistant_masks", "attention_mask")
 
@@ -66,8 +69,9 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             "file",
             metavar="FILE",
             help="JSON lines (.jsonl, .jsonl.gz, .jsonl.zst), Parquet (.parquet), a folder of "
-            "such files, a data set that Hugging Face's datasets saved, or an address of such "
-            "files, such as hf://datasets/OWNER/NAME or s3://BUCKET/FOLDER",
+            "such files, a pattern of their paths in quotes, such as 'rows/*.jsonl', a data set "
+            "that Hugging Face's datasets saved, or an address of such files, such as "
+            "hf://datasets/OWNER/NAME or s3://BUCKET/FOLDER",
         )
         parser.add_argument(
             "--output",
@@ -88,8 +92,10 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             metavar="KIND",
             help="reject rows that would teach markup (marks such as <|im_end|> in text), calls "
             "(arguments that are not valid), channels (unknown ones), empty (answers without "
-            "text), opening (a conversation that begins with the assistant), or reject nothing; "
-            "the report counts the others (default: markup calls channels)",
+            "text), opening (a conversation that begins with the assistant), format (answers "
+            "that break the row's response format), undeclared (calls without tools), unanswered "
+            "(reasoning that nothing follows), damaged (rendered text that was repaired), or "
+            "reject nothing; the report counts the others (default: markup calls channels)",
         )
         parser.add_argument(
             "--deduplicate",

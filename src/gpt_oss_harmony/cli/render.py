@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import get_args
 
-from ..apis.chat_input import tool_from_chat
+from ..apis.chat.input import tool_from_chat
 from ..config import HeaderStyle, ReasoningRule, RenderConversationConfig, SchemaDialect
 from ..encoding import load_harmony_encoding
 from ..rendering.segments import SegmentKind

@@ -13,6 +13,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..engines.model_names import is_url
 from .input import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ __all__ = [
     "described",
     "engine_options",
     "follow_rank_0",
-    "is_url",
     "let_threads_sleep",
     "listen",
     "open_watched",
@@ -106,11 +106,6 @@ def engine_options(model: str) -> dict[str, str]:
     """Return the options for an engine at a URL: its key, from ``HARMONY_ENGINE_API_KEY``."""
     key = os.environ.get("HARMONY_ENGINE_API_KEY")
     return {"api_key": key} if key and is_url(model) else {}
-
-
-def is_url(model: str) -> bool:
-    """Return whether a model is the URL of a server, and not a model for this process."""
-    return model.startswith(("http://", "https://"))
 
 
 def let_threads_sleep() -> None:

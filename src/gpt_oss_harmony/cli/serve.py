@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -14,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..apis.current_date import TODAY
+from ..engines.model_names import is_url
 from ..installation import missing_package
+from ..server.settings import Setting, Settings, declared_settings
 from .command import Command
 from .configuration import Configuration, add_config
 from .input import InputError, UsageError, iso_date
@@ -36,17 +37,14 @@ from .runtime import (
     bind,
     described,
     follow_rank_0,
-    is_url,
     let_threads_sleep,
     start_listening,
     state_folder,
 )
-from .workers import serve_in_processes
 
 if TYPE_CHECKING:
     import socket
 
-    from ..server import Settings
     from ..server.store import KeyRecord
 
 
@@ -60,9 +58,10 @@ class _Serve(Command):
     name = "serve"
     purpose = "run a model"
     summary = "serve a model by the Responses and Chat Completions APIs"
-    extras = "serve, and transformers for a model in this process"
+    extras = "serve, and transformers, llamacpp or mlx for a model in this process"
     examples = """\
   harmony serve demo
+  harmony serve gpt-oss-20b-mxfp4.gguf
   harmony serve openai/gpt-oss-20b --host 0.0.0.0 --api-key-file keys.txt
   harmony serve demo --allowed-origin http://localhost:5173
   harmony serve --config serve.toml --print-config
@@ -75,8 +74,8 @@ class _Serve(Command):
             "model",
             metavar="MODEL",
             nargs="?",
-            help="demo, a folder, a name on the Hugging Face hub, or the URL of a vLLM, SGLang or "
-            "llama.cpp server",
+            help="demo, a folder, a GGUF file, a name on the Hugging Face hub, ollama:NAME or "
+            "lmstudio:NAME, or the URL of a vLLM, SGLang or llama.cpp server",
         )
         parser.add_argument(
             "--host", default="127.0.0.1", help="listen at this address (default: %(default)s)"
@@ -91,13 +90,6 @@ class _Serve(Command):
             help="the model names that requests may use (default: the model's own name)",
         )
         add_api_keys(parser)
-        parser.add_argument(
-            "--open-to-everyone",
-            action=argparse.BooleanOptionalAction,
-            default=False,
-            help="answer everyone who reaches the address, without API keys: they can use the "
-            "model and its tools, and read what is stored (default: off)",
-        )
         parser.add_argument(
             "--allowed-host",
             metavar="NAME",
@@ -122,111 +114,18 @@ class _Serve(Command):
             help="print all options as a settings file, with the source of each, and exit",
         )
         parser.add_argument(
-            "--grammar",
-            action=argparse.BooleanOptionalAction,
-            default=True,
-            help="constrain tool calls and JSON answers; without it they may be invalid "
-            "(default: on)",
-        )
-        parser.add_argument(
-            "--inspector",
-            action=argparse.BooleanOptionalAction,
-            default=True,
-            help="serve the inspector, the page at / (default: on)",
-        )
-        parser.add_argument(
             "--date",
             type=lambda text: text if text in (TODAY, "none") else iso_date(text),
             metavar="YYYY-MM-DD",
             default=TODAY,
             help="the current date in prompts, or none (default: today, in UTC)",
         )
-        parser.add_argument(
-            "--event-names",
-            choices=("openai", "open-responses"),
-            default="openai",
-            help="the names of events about reasoning; OpenAI's SDKs always get those of OpenAI "
-            "(default: %(default)s)",
-        )
-        parser.add_argument(
-            "--repetition",
-            type=_repetition,
-            metavar="N",
-            default=512,
-            help="end a completion whose last N tokens only repeat those before them, or off "
-            "(default: %(default)s)",
-        )
-        parser.add_argument(
-            "--json-whitespace",
-            choices=("separators", "compact", "indented", "flexible"),
-            default="separators",
-            help="the white space in calls and JSON answers (default: %(default)s)",
-        )
-        parser.add_argument(
-            "--schema-steps",
-            type=positive,
-            metavar="N",
-            help="the most work to compile one schema; the default takes about a second",
-        )
-        parser.add_argument(
-            "--close-in-time",
-            action="store_true",
-            help="end calls and JSON answers within the limit on tokens, with a model in this "
-            "process",
-        )
-        parser.add_argument(
-            "--unknown-fields",
-            choices=("ignore", "refuse"),
-            default="ignore",
-            help="what to do with fields of requests that no API has; ignored ones are listed in "
-            "the header Harmony-Ignored (default: %(default)s)",
-        )
-        parser.add_argument(
-            "--reasoning-summaries",
-            choices=("sentences", "model"),
-            default="sentences",
-            help="how to summarise reasoning: by sentences of it, or by the model, which takes "
-            "longer (default: %(default)s)",
-        )
-        parser.add_argument(
-            "--context-length",
-            type=positive,
-            metavar="N",
-            help="the most tokens of prompt and answer together (default: the engine's limit, "
-            "which is 4,096 for a model on the CPU)",
-        )
-        parser.add_argument(
-            "--max-running",
-            type=positive,
-            metavar="N",
-            default=16,
-            help="the most requests that run at the same time (default: %(default)s)",
-        )
-        parser.add_argument(
-            "--max-waiting",
-            type=natural,
-            metavar="N",
-            default=64,
-            help="the most requests that wait; further ones are refused (default: %(default)s)",
-        )
-        parser.add_argument(
-            "--workers",
-            type=positive,
-            metavar="N",
-            default=1,
-            help="serve with N processes, which share the port, the database, the engine and the "
-            "limits (default: %(default)s)",
-        )
+        for name, setting in declared_settings():
+            if setting.help:
+                _add_setting(parser, name, setting)
         add_engine(parser)
         add_built_in_tools(parser)
         add_mcp(parser)
-        parser.add_argument(
-            "--max-tool-calls",
-            type=natural,
-            metavar="N",
-            default=100,
-            help="the most calls of these tools in one response (default: %(default)s)",
-        )
         parser.add_argument(
             "--max-stored-gib",
             type=natural,
@@ -270,7 +169,6 @@ class _Serve(Command):
             )
         keys = api_keys(arguments)
         try:
-            from ..server import Settings
             from ..server.logs import configure_logs
             from ..web import read_host, read_origin
         except ModuleNotFoundError as error:
@@ -283,8 +181,6 @@ class _Serve(Command):
                 options.setdefault("context_length", arguments.context_length)
         if follow_rank_0(arguments.model, options):
             return
-        if arguments.workers > 1 and os.name != "posix":
-            raise UsageError("--workers needs Linux or macOS; start one process")
         date = arguments.date
         own_hosts = () if arguments.host in _EVERY_ADDRESS else (arguments.host,)
         try:
@@ -299,23 +195,10 @@ class _Serve(Command):
             api_keys=keys,
             allowed_hosts=hosts,
             allowed_origins=origins,
-            open_to_everyone=arguments.open_to_everyone,
-            grammar=arguments.grammar,
-            json_whitespace=arguments.json_whitespace,
-            schema_steps=arguments.schema_steps,
-            close_in_time=arguments.close_in_time,
-            inspector=arguments.inspector,
             current_date=None if date == "none" else date,
-            event_names=arguments.event_names,
-            unknown_fields=arguments.unknown_fields,
-            repetition=arguments.repetition,
-            reasoning_summaries=arguments.reasoning_summaries,
-            context_length=arguments.context_length,
-            max_running=arguments.max_running,
-            max_waiting=arguments.max_waiting,
-            max_tool_calls=arguments.max_tool_calls,
             max_stored_bytes=arguments.max_stored_gib * 1024**3 or None,
             keep_days=arguments.keep_days or None,
+            **{name: getattr(arguments, name) for name, known in declared_settings() if known.help},
         )
         # The server raises the signal again when it has stopped; the engine is still to be closed.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -325,8 +208,32 @@ class _Serve(Command):
 SERVE = _Serve()
 
 
-def _repetition(text: str) -> int | None:
-    return None if text == "off" else positive(text, least=2)
+def _add_setting(parser: argparse.ArgumentParser, name: str, setting: Setting) -> None:
+    """Add the option of a setting of the server."""
+    option, default = f"--{name.replace('_', '-')}", getattr(Settings, name)
+    if isinstance(default, bool):
+        parser.add_argument(
+            option,
+            action=argparse.BooleanOptionalAction,
+            default=default,
+            help=f"{setting.help} (default: {'on' if default else 'off'})",
+        )
+        return
+
+    def read(text: str) -> int | str | None:
+        if text == setting.off:
+            return None
+        return text if setting.least is None else positive(text, setting.least)
+
+    shown = "" if default is None else " (default: %(default)s)"
+    parser.add_argument(
+        option,
+        type=read,
+        choices=setting.choices or None,
+        metavar=None if setting.choices else "N",
+        default=default,
+        help=setting.help + shown,
+    )
 
 
 def _days(text: str) -> float:
@@ -386,8 +293,7 @@ async def _serve(
         _check_reach(listener, settings, has_keys=check_storage(settings))
         async with AsyncExitStack() as opened:
             telemetry = opened.enter_context(exported_telemetry())
-            # Workers have tools of their own.
-            tools = await open_tools(arguments) if arguments.workers == 1 else []
+            tools = await open_tools(arguments)
             for tool in tools:
                 opened.push_async_callback(tool.close)
             announce(f"storing responses in {database_name(settings.database)}")
@@ -404,12 +310,6 @@ async def _serve(
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             begun = f"serving {engine.model} at http://{shown}:{port}/v1"
-            if arguments.workers > 1:
-                shared = None if is_url(arguments.model) else engine
-                await serve_in_processes(
-                    arguments, settings, options, shared, listener, lambda: announce(begun)
-                )
-                return
             await run_server(
                 create_app(engine, settings, tools, telemetry=telemetry),
                 settings,

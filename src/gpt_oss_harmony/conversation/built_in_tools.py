@@ -8,8 +8,11 @@ inspector. `server.tools.call_items` adds what only the server can do: it reads 
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from .tool_namespaces import ToolNamespaceConfig, namespace_of
@@ -24,6 +27,7 @@ __all__ = [
     "has_files",
     "is_built_in",
     "is_call_item",
+    "read_code",
     "requested_tool",
     "tools_with_container",
 ]
@@ -51,12 +55,16 @@ class CallItem:
     @property
     def running(self) -> str:
         """The state while the call runs; empty if no event has it."""
-        return "".join(set(self.states) - {"in_progress", "completed", "failed"})
+        others = (state for state in self.states if state not in _USUAL_STATES)
+        return next(others, "")
 
     @property
     def text_events(self) -> str:
         """The name of the events of its text; empty if it has none."""
         return f"{self.type}_{self.text}" if self.text else ""
+
+
+_USUAL_STATES = ("in_progress", "completed", "failed")
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,7 @@ class BuiltInTool:
     - `item`: the item of a call.
     - `has_files`: whether its calls may make files for clients.
     - `has_container`: whether its session is a container, which requests may name.
+    - `option`: the option of the command that gives the tool to a server.
     """
 
     namespace: ToolNamespaceConfig
@@ -75,8 +84,9 @@ class BuiltInTool:
     item: CallItem
     has_files: bool = False
     has_container: bool = False
+    option: str = ""
 
-    @property
+    @cached_property
     def recipients(self) -> list[str]:
         """The recipients of its calls: its functions, or the tool itself if it has none."""
         name = self.namespace.name
@@ -94,6 +104,7 @@ BUILT_IN_TOOLS = {
                 "web_search_preview",
                 "web_search_preview_2025_03_11",
             ),
+            option="--browser",
             item=CallItem(
                 "web_search_call",
                 "ws",
@@ -104,6 +115,7 @@ BUILT_IN_TOOLS = {
         BuiltInTool(
             ToolNamespaceConfig.python(),
             requested_as=("code_interpreter",),
+            option="--python",
             item=CallItem(
                 "code_interpreter_call",
                 "ci",
@@ -197,3 +209,26 @@ def tools_with_container() -> list[str]:
     ['python']
     """
     return [name for name, tool in BUILT_IN_TOOLS.items() if tool.has_container]
+
+
+# The code of the tool `python`
+
+_FENCE = re.compile(r"\s*```(?:python|py)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL | re.IGNORECASE)
+
+
+def read_code(text: str) -> str:
+    r"""Return the code of a call; models write it as it is, in a fence, or in a JSON object.
+
+    >>> [read_code(text) for text in ("1 + 1", '{"code": "1 + 1"}', "```python\n1 + 1\n```")]
+    ['1 + 1', '1 + 1', '1 + 1']
+    """
+    if text.lstrip().startswith("{"):
+        try:
+            given = json.loads(text, strict=False)  # models do not escape line breaks
+        except (ValueError, RecursionError):
+            given = None  # Python code: a set or a dictionary
+        if isinstance(given, dict):
+            codes = (given.get(key) for key in ("code", "input"))
+            text = next((code for code in codes if isinstance(code, str)), text)
+    fenced = _FENCE.fullmatch(text)
+    return fenced[1] if fenced is not None and "```" not in fenced[1] else text

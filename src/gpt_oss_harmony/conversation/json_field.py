@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from ..errors import ConversationError
 
-__all__ = ["JsonField", "missing_field", "shown"]
+__all__ = [
+    "NOTHING",
+    "JsonField",
+    "ReadObject",
+    "RequestObject",
+    "missing_field",
+    "noting",
+    "shown",
+    "unread_in",
+]
+
+_field_of = dict.get
 
 _CLOSE = 0.8  # "typ" is "type", "test" is not "text"
 
@@ -31,8 +42,34 @@ class JsonField:
 
     def __getitem__(self, key: str) -> JsonField:
         """Return a field of an object; a missing one is null."""
+        fields = self.value
+        if not isinstance(fields, dict):  # asked first, because a row reads some 200 fields
+            fields = self.object()
+        path = self.path
+        return JsonField(fields.get(key), f"{path}.{key}" if path else key, fields)
+
+    def peek(self, key: str) -> JsonField:
+        """Return a field of an object without noting that it was read; see `ReadObject`."""
         fields = self.object()
-        return JsonField(fields.get(key), f"{self.path}.{key}" if self.path else key, fields)
+        if isinstance(fields, ReadObject) and not isinstance(fields, RequestObject):
+            value = _field_of(fields, key)
+        else:
+            value = fields.get(key)
+        return JsonField(value, f"{self.path}.{key}" if self.path else key, fields)
+
+    def unnoted(self, key: str) -> Any:
+        """Return the value of a field without noting a reading, also of a request's.
+
+        What is only looked at in this way is reported as ignored.
+        """
+        fields = self.object()
+        return _field_of(fields, key) if isinstance(fields, dict) else fields.get(key)
+
+    def accept(self, key: str, *values: Any) -> None:
+        """Note a field of a request as read with all inside, if it has one of the values."""
+        fields = self.object()
+        if isinstance(fields, RequestObject) and (not values or self.unnoted(key) in values):
+            fields.noted.add(key)
 
     @property
     def is_null(self) -> bool:
@@ -66,6 +103,12 @@ class JsonField:
         """Return the value, which must be text or null."""
         return None if self.is_null else self.text()
 
+    def flag(self) -> bool:
+        """Return the value, which must be true, false or null, as which it is false."""
+        if not (self.is_null or isinstance(self.value, bool)):
+            raise self.unexpected("true or false")
+        return self.value is True
+
     def unexpected(self, expected: str) -> ConversationError:
         """Make the error for a value of the wrong type."""
         if self.is_null:
@@ -76,6 +119,88 @@ class JsonField:
     def error(self, problem: str) -> ConversationError:
         """Make an error with the path of this field."""
         return ConversationError(problem, field=self.path)
+
+
+NOTHING: tuple[Any, ...] = (None, "", [], {})
+"""Empty values, which say nothing."""
+
+
+class ReadObject(dict[str, Any]):
+    """A JSON object that notes which of its fields are read, so that a report can name the others.
+
+    The objects inside it note their fields from the time they are read. A copy reads everything.
+
+    >>> message = ReadObject({"role": "user", "content": [{"type": "text", "cache": 1}], "name": 7})
+    >>> for part in JsonField(message)["content"].items():
+    ...     kind = part["type"].text()
+    >>> list(message.unread())
+    ['role', 'content[].cache', 'name']
+    """
+
+    __slots__ = ("is_copied", "noted")
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        dict.__init__(self, fields)
+        self.noted: set[str] = set()
+        self.is_copied = False
+        """Whether all fields were read at once, with all that is inside of them."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Read a field."""
+        noted = self.noted
+        if key in noted:
+            return _field_of(self, key, default)
+        noted.add(key)
+        value = _field_of(self, key, default)
+        if value.__class__ is dict or value.__class__ is list:
+            value = self[key] = noting(value, self.__class__)
+        return value
+
+    def __getitem__(self, key: str) -> Any:
+        if self.is_copied or key not in self:
+            return super().__getitem__(key)
+        return self.get(key)
+
+    # Without a method of its own, dict() would copy the fields and call none of these.
+    def __iter__(self) -> Iterator[str]:
+        return super().__iter__()
+
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
+        """Return all names, as `dict` needs them for a copy."""
+        self.is_copied = True
+        return super().keys()
+
+    def unread(self, path: str = "") -> Iterator[str]:
+        """Yield the names of fields that were not read, unless they are empty; without indices."""
+        if not self.is_copied:
+            for name, value in self.items():
+                if name not in self.noted:
+                    if value not in NOTHING:
+                        yield f"{path}{name}"
+                else:
+                    yield from unread_in(value, f"{path}{name}")
+
+
+class RequestObject(ReadObject):
+    """The same for requests to a server, for which a peek is a reading, too."""
+
+    __slots__ = ()
+
+
+def noting(value: Any, kind: type[ReadObject] = RequestObject) -> Any:
+    """Let the objects of a JSON value note which of their fields are read."""
+    if type(value) is dict:
+        return kind(value)
+    return [noting(item, kind) for item in value] if type(value) is list else value
+
+
+def unread_in(value: Any, path: str) -> Iterator[str]:
+    """Yield the names of the fields inside of a value that were not read."""
+    if isinstance(value, ReadObject):
+        yield from value.unread(f"{path}.")
+    elif isinstance(value, list):
+        for item in value:
+            yield from unread_in(item, f"{path}[]")
 
 
 def missing_field(name: str, fields: Iterable[object]) -> str:

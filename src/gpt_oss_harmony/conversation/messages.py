@@ -206,11 +206,15 @@ def _read_message(raw: object) -> object:
     if isinstance(raw, Message):
         return raw
     if not isinstance(raw, Mapping):
-        raise ValueError("expected a Message; a conversation is a list of them")
+        # The first sentence is the reference's, for whose text programs look.
+        raise ValueError(
+            "Input should be a valid dictionary or instance of Message: "
+            "expected a Message; a conversation is a list of them"
+        )
     if "role" in raw and "author" not in raw:
         raise ValueError(
             "Message.from_dict() reads a dict with a role; "
-            "conversation_from_chat() in gpt_oss_harmony.apis.chat_input reads Chat Completions"
+            "conversation_from_chat() in gpt_oss_harmony.apis.chat.input reads Chat Completions"
         )
     return raw
 
@@ -279,7 +283,7 @@ def checked_conversation(conversation: object) -> Conversation:
         return conversation
     remedy = "write Conversation.from_messages([...])"
     if isinstance(conversation, Mapping):
-        remedy += ", or conversation_from_chat() of gpt_oss_harmony.apis.chat_input"
+        remedy += ", or conversation_from_chat() of gpt_oss_harmony.apis.chat.input"
     raise wrong_type("conversation", "a Conversation", conversation, remedy)
 
 

@@ -26,8 +26,9 @@ from .engine import EngineError
 from .memory_plan import PAGE, USABLE_SHARE, MemoryPlan
 from .parallel import available_memory
 from .private_batching import BatchedRequest, PrivateBatching
-from .running_requests import RunningRequest, sample_next
+from .running_requests import RunningRequest
 from .self_check import SelfCheck
+from .torch_sampling import sample_next
 
 __all__ = ["ContinuousBatching"]
 

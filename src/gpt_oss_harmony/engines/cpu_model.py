@@ -96,16 +96,18 @@ def _attend(
     scaling: float,
     sliding_window: int | None = None,
     s_aux: torch.Tensor,
-    cache: Any,
+    cache: Any = None,
     **batch: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attend within each request, with the arguments and result of Transformers' flash attention.
 
     The tokens of all requests follow each other in `query`, of the shape (1, heads, tokens, size);
-    `s_aux` are the sinks.
+    `s_aux` are the sinks. From 5.24 on, the model itself has updated the cache before.
     """
     starts = batch["cu_seq_lens_q"].tolist()
-    keys, values = cache.update(key, value, module.layer_idx, batch)  # also changes `batch`
+    keys, values = key, value
+    if cache is not None:
+        keys, values = cache.update(key, value, module.layer_idx, batch)  # also changes `batch`
     key_starts = batch["cu_seq_lens_k"].tolist()
     heads, tokens, size = query.shape[1:]
     groups = keys.shape[1]

@@ -13,9 +13,7 @@ import functools
 import hashlib
 import json
 import logging
-import os
 import shutil
-import sys
 import tempfile
 from importlib import resources
 from pathlib import Path
@@ -25,6 +23,7 @@ from safetensors.torch import load, save_file
 
 from .demo_embedding import CODE_SIGNS, word_codes
 from .tokenizer_files import tokenizer_config, tokenizer_json
+from .user_cache import user_cache
 
 __all__ = ["demo_model_folder"]
 
@@ -44,11 +43,7 @@ def demo_model_folder(cache: Path | None = None) -> Path:
     `cache` is the parent folder, by default ``XDG_CACHE_HOME`` or the user's cache. Several
     processes may call this function at once. Raises `OSError` if the folder cannot be written.
     """
-    if cache is None:
-        windows = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else None
-        below_home = "Library/Caches" if sys.platform == "darwin" else ".cache"
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or windows or Path.home() / below_home)
-    root = cache / "gpt-oss-harmony"
+    root = user_cache(cache)
     folder = root / f"demo-model-{_edition()}"
     if folder.is_dir():
         return folder

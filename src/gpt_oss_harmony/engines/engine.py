@@ -20,6 +20,7 @@ __all__ = [
     "SampledToken",
     "Sampling",
     "SamplingError",
+    "check_sizes",
 ]
 
 
@@ -68,6 +69,16 @@ class SamplingError(EngineError, ValueError):
                 f"the prompt has the token {unknown}, which is not in the vocabulary of the model "
                 f"(0 to {vocabulary_size - 1})"
             )
+
+
+def check_sizes(**sizes: int | None) -> None:
+    """Raise `EngineError` for a setting that is given and not a positive integer.
+
+    >>> check_sizes(context_length=4096, threads=None)
+    """
+    for setting, value in sizes.items():
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise EngineError(f"{setting} must be an integer from 1, not {value!r}")
 
 
 _RANGES: dict[str, tuple[float, float]] = {
@@ -211,7 +222,7 @@ class Engine(ABC):
         if sampling.close_in_time and sampling.grammar is not None and not self.closes_in_time:
             raise SamplingError(
                 f"close_in_time: {self.origin or self.model} cannot end a turn within max_tokens; "
-                "use a model of Transformers, or leave close_in_time out"
+                "use a model of Transformers or MLX, or leave close_in_time out"
             )
         room = ContextLengthError.check(len(tokens), self.context_length)
         return self._generate(tokens, sampling, min(room, sampling.max_tokens or room))

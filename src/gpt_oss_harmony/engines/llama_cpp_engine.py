@@ -101,6 +101,9 @@ class LlamaCppEngine(ServerEngine):
             "repeat_penalty": sampling.repetition_penalty,
             "repeat_last_n": self.context_length,  # by default, only the last 64 tokens count
         }
+        if sampling.temperature == 0:
+            # The likeliest token alone; otherwise it would sample among all 201,088.
+            body |= {"samplers": ["penalties", "top_k"], "top_k": 1}
         if sampling.seed is not None:
             body["seed"] = sampling.seed % _OWN_SEEDS
             # A cached prompt can give slightly different logits.

@@ -28,7 +28,8 @@ from transformers import (
 )
 
 from .parallel import Processes
-from .running_requests import RunningRequest, sample_next
+from .running_requests import RunningRequest
+from .torch_sampling import sample_next
 
 __all__ = ["SequentialGeneration"]
 

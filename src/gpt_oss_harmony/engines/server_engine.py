@@ -76,6 +76,16 @@ class ServerEngine(Engine):
     ) -> dict[str, Any]:
         """Return the body of the request; raises `SamplingError` for unsupported settings."""
 
+    def goes_on_without(self, token: int) -> bool:
+        """Return whether `go_on` can take the place of a server that sampled a wrong token."""
+        return False
+
+    def go_on(
+        self, prompt: list[int], sampling: Sampling, max_tokens: int, done: list[int]
+    ) -> AsyncGenerator[SampledToken, None]:
+        """Sample what follows the tokens of a completion that are `done`."""
+        raise NotImplementedError
+
     @abstractmethod
     def answer_reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
         """Return a reader for the events of one completion."""
@@ -91,15 +101,24 @@ class ServerEngine(Engine):
         if sampling.grammar is not None:
             check = await asyncio.to_thread(GrammarCheck, sampling.grammar)
         self._running += 1
+        done: list[int] = []
         try:
             async with aclosing(self._answer(body, reader)) as tokens:
                 async for sampled in tokens:
                     # A server may be configured to ignore the grammar.
                     if check is not None and not check.accept(sampled.token):
+                        if self.goes_on_without(sampled.token):
+                            break
                         raise EngineError(
                             f"{self._client.url} sampled the token {sampled.token} against the "
                             f"grammar; {self.grammar_remedy}"
                         )
+                    done.append(sampled.token)
+                    yield sampled
+                else:
+                    return
+            async with aclosing(self.go_on(prompt, sampling, max_tokens, done)) as rest:
+                async for sampled in rest:
                     yield sampled
         except RefusalError as refusal:
             details = refusal.details

@@ -6,11 +6,9 @@ whose batching is not known, they run one after the other in the public `generat
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import itertools
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,21 +21,12 @@ from transformers.utils.quantization_config import Mxfp4Config
 
 from .cpu_model import prepare_for_cpu
 from .devices import find_machine
-from .engine import (
-    ContextLengthError,
-    Engine,
-    EngineError,
-    Health,
-    SampledToken,
-    Sampling,
-    SamplingError,
-)
+from .engine import EngineError, check_sizes
+from .in_process_engine import InProcessEngine
 from .memory_plan import MemoryPlan, ModelFigures, gigabytes, plan_memory
 from .parallel import Processes, thread_count
 from .placement import DIVIDING, HOPPER_ATTENTION, Machine, Placement, place
-from .running_requests import RunningRequest
 from .sequential_generation import SequentialGeneration
-from .token_sampler import TokenSampler
 
 if TYPE_CHECKING:
     from .continuous_batching import ContinuousBatching
@@ -46,13 +35,15 @@ __all__ = ["TESTED_BATCHING", "TransformersEngine"]
 
 _LOG = logging.getLogger(__name__)
 
-TESTED_BATCHING = ("5.19", "5.23")
+TESTED_BATCHING = ("5.19", "5.24")
 """The first and the last release of Transformers whose batching was tested: `make transformers`."""
 
 
-class TransformersEngine(Engine):
-    """Runs a model from a folder or the Hugging Face hub, such as ``openai/gpt-oss-20b``.
+class TransformersEngine(InProcessEngine):
+    """Runs a model of Transformers; `TransformersEngine.load` makes it from a folder or a name.
 
+    - `model`: a loaded ``GptOssForCausalLM``, or another causal language model.
+    - `name`: the model's name; the default is the one that it was loaded by.
     - `context_length`: the most tokens of prompt and completion together. The default is that of
       the model, on a CPU at most 4,096.
     - `max_requests`: the most requests at once. On a CPU, this and `context_length` determine the
@@ -61,8 +52,11 @@ class TransformersEngine(Engine):
       size of the model and the available cores.
     - `self_check`: whether the batching is compared with the plain model before the first request;
       the default is True, except on a CPU.
-    - `options`: those of ``AutoModelForCausalLM.from_pretrained``, such as ``device_map="auto"``
-      and ``attn_implementation``.
+    - `chooses_attention`: whether the engine may use its own attention on a CPU.
+
+    ::
+
+        engine = TransformersEngine.load("openai/gpt-oss-20b", max_requests=8)
 
     Under ``torchrun``, the model is divided among the processes by tensor and expert parallelism.
     The engine of rank 0 takes the requests; the other processes call `follow`.
@@ -70,14 +64,58 @@ class TransformersEngine(Engine):
     If the batching of the installed Transformers is not known, a warning is logged, and requests
     run one after the other.
 
-    Raises `EngineError` if the model cannot be loaded.
+    Raises `EngineError` if the model cannot run with these settings.
     """
 
     skips_forced = True
-    closes_in_time = True
+    _batching: ContinuousBatching | SequentialGeneration
 
     def __init__(
         self,
+        model: Any,
+        *,
+        name: str | None = None,
+        context_length: int | None = None,
+        max_requests: int = 16,
+        threads: int | None = None,
+        self_check: bool | None = None,
+        chooses_attention: bool = True,
+    ) -> None:
+        check_sizes(context_length=context_length, max_requests=max_requests, threads=threads)
+        config = model.config.get_text_config()
+        super().__init__(name or model.name_or_path, int(config.vocab_size))
+        self._model = model
+        self._processes = Processes.of()
+        longest = int(config.max_position_embeddings)
+        if context_length is not None and context_length > longest:
+            raise EngineError(
+                f"the context of {self.model} has at most {longest:,} tokens, not "
+                f"{context_length:,}; use a smaller context_length (--context-length)"
+            )
+        on_cpu = model.device.type == "cpu"
+        self.context_length = context_length or (min(4096, longest) if on_cpu else longest)
+        self.origin = _origin(model, self._processes.size)
+        if on_cpu:
+            threads = threads or thread_count(model.num_parameters(), self._processes.size)
+            torch.set_num_threads(threads)
+            self.origin += f" with {threads} {'thread' if threads == 1 else 'threads'}"
+        is_whole = len(set((getattr(model, "hf_device_map", None) or {}).values())) < 2
+        plan = None
+        if config.model_type == "gpt_oss" and not on_cpu and is_whole:
+            plan = self._plan(ModelFigures.of(config.to_dict()), context_length, max_requests)
+            self.context_length = plan.context_length
+        self._batching = self._open_batching(
+            max_requests,
+            plan,
+            has_own_attention=on_cpu and chooses_attention,
+            is_whole=is_whole,
+            is_checked=not on_cpu if self_check is None else self_check,
+        )
+        self.skips_forced = not isinstance(self._batching, SequentialGeneration)
+
+    @classmethod
+    def load(
+        cls,
         model: str | Path,
         *,
         name: str | None = None,
@@ -86,63 +124,32 @@ class TransformersEngine(Engine):
         threads: int | None = None,
         self_check: bool | None = None,
         **options: Any,
-    ) -> None:
-        for setting, value in (
-            ("context_length", context_length),
-            ("max_requests", max_requests),
-            ("threads", threads),
-        ):
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise EngineError(f"{setting} must be an integer from 1, not {value!r}")
-        self.model = name or str(model)
-        self._processes = Processes.of()
-        machine = find_machine()
-        figures = _figures(model, options)
+    ) -> TransformersEngine:
+        """Load a model from a folder or the hub, where `place` says, and open its engine.
+
+        `options` are those of ``AutoModelForCausalLM.from_pretrained``, such as
+        ``device_map="auto"`` and ``attn_implementation``. Raises `EngineError` if the model cannot
+        be loaded.
+        """
+        check_sizes(context_length=context_length, max_requests=max_requests, threads=threads)
+        processes = Processes.of()
         placement = _placement(
-            figures, machine, options, context_length, max_requests, self._processes.size
-        )
-        self._model = _load(model, options, self._processes, placement)
-        source = model if Path(model).is_dir() else f"{model} on the Hugging Face hub"
-        kind = str(self._model.dtype).removeprefix("torch.")
-        quantizer = getattr(self._model, "hf_quantizer", None)
-        settings = None if quantizer is None else quantizer.quantization_config
-        if settings is not None and not getattr(settings, "dequantize", False):
-            kind = f"{settings.quant_method.value} and {kind}"
-        devices = sorted({str(parameter.device) for parameter in self._model.parameters()})
-        self.origin = f"{source}, {kind} on {', '.join(devices)}"
-        if self._processes.size > 1:
-            self.origin += f" of {self._processes.size} processes"
-        config = self._model.config.get_text_config()
-        longest = int(config.max_position_embeddings)
-        self._vocabulary = int(config.vocab_size)
-        on_cpu = self._model.device.type == "cpu"
-        if context_length is not None and context_length > longest:
-            raise EngineError(
-                f"the context of {self.model} has at most {longest:,} tokens, not "
-                f"{context_length:,}; use a smaller context_length (--context-length)"
-            )
-        self.context_length = context_length or (min(4096, longest) if on_cpu else longest)
-        is_whole = len(set((getattr(self._model, "hf_device_map", None) or {}).values())) < 2
-        plan = None
-        if figures is not None and figures.kind == "gpt_oss" and not on_cpu and is_whole:
-            plan = self._plan(figures, context_length, max_requests)
-            self.context_length = plan.context_length
-        if on_cpu:
-            count = sum(parameter.numel() for parameter in self._model.parameters())
-            threads = threads or thread_count(count, self._processes.size)
-            torch.set_num_threads(threads)
-            self.origin += f" with {threads} {'thread' if threads == 1 else 'threads'}"
-        self._requests: dict[str, RunningRequest] = {}
-        self._names = map("request-{}".format, itertools.count())
-        is_ours = on_cpu and "attn_implementation" not in options
-        self._batching = self._open_batching(
+            _figures(model, options),
+            find_machine(),
+            options,
+            context_length,
             max_requests,
-            plan,
-            has_own_attention=is_ours,
-            is_whole=is_whole,
-            is_checked=not on_cpu if self_check is None else self_check,
+            processes.size,
         )
-        self.skips_forced = not isinstance(self._batching, SequentialGeneration)
+        return cls(
+            _load(model, options, processes, placement),
+            name=name or str(model),
+            context_length=context_length,
+            max_requests=max_requests,
+            threads=threads,
+            self_check=self_check,
+            chooses_attention="attn_implementation" not in options,
+        )
 
     def _plan(
         self, figures: ModelFigures, context_length: int | None, max_requests: int
@@ -216,61 +223,6 @@ class TransformersEngine(Engine):
             prepare_for_cpu(self._model, max_requests, is_batched=False)
         return SequentialGeneration(self._model, self._requests, self._processes)
 
-    async def score(self, tokens: Sequence[int], logprobs: int = 0) -> list[SampledToken]:
-        """Return the log-probability of each token; it takes one step of the model for each."""
-        if not tokens:
-            return []
-        ContextLengthError.check(len(tokens) - 1, self.context_length)
-        SamplingError.check_tokens(tokens, self._vocabulary)
-        first, *rest = tokens
-        scored = [SampledToken(first)]
-        if rest:
-            sampling = Sampling(temperature=0, logprobs=logprobs, stop_tokens=frozenset())
-            stream = self._generate([first], sampling, len(rest), script=rest)
-            async with contextlib.aclosing(stream):
-                async for token in stream:
-                    scored.append(token)
-        return scored
-
-    async def _generate(
-        self,
-        prompt: list[int],
-        sampling: Sampling,
-        max_tokens: int,
-        *,
-        script: Sequence[int] = (),
-    ) -> AsyncGenerator[SampledToken, None]:
-        SamplingError.check_tokens(prompt, self._vocabulary)
-        # Compiling a grammar would block the event loop for too long.
-        sampler = await asyncio.to_thread(
-            TokenSampler, prompt, sampling, max_tokens, self._vocabulary, script
-        )
-        forced = sampler.take_forced()
-        request = RunningRequest(sampler, forced)
-        name = next(self._names)
-        self._requests[name] = request
-        try:
-            if not request.is_finished:
-                prompt = prompt + [sampled.token for sampled in forced]
-                if not self._batching.add(name, prompt, max_tokens - len(forced)):
-                    problem = self._batching.problem
-                    raise EngineError(
-                        f"the engine is closed, or its model failed ({problem}); open it again"
-                    )
-            while True:
-                item = await request.items.get()
-                if isinstance(item, EngineError):
-                    raise item
-                if item.finish_reason is not None:
-                    yield item._replace(cached_tokens=self._batching.cached_tokens)
-                    break
-                yield item
-        finally:
-            if not request.is_finished:
-                request.is_finished = True
-                self._batching.cancel(name)
-            self._requests.pop(name, None)
-
     @property
     def is_follower(self) -> bool:
         """Return whether the engine of another process takes the requests."""
@@ -279,18 +231,6 @@ class TransformersEngine(Engine):
     def follow(self) -> None:
         """Compute for the engine of rank 0 until it is closed."""
         self._batching.join()
-
-    async def health(self) -> Health:
-        """Return whether the thread that runs the model is alive."""
-        running = self._batching.is_running
-        detail = "" if running else f"the model has stopped: {self._batching.problem}"
-        return Health(running, len(self._requests), detail)
-
-    async def close(self) -> None:
-        """Stop the thread; running requests end with an error."""
-        for request in list(self._requests.values()):
-            request.fail("the engine was closed")
-        await asyncio.to_thread(self._batching.stop)
 
 
 def _check_release() -> None:
@@ -305,6 +245,21 @@ def _check_release() -> None:
 def _release(version: str) -> tuple[int, int]:
     major, minor = version.split(".")[:2]
     return int(major), int(minor)
+
+
+def _origin(model: Any, processes: int) -> str:
+    """Name the source of the weights, their types and their devices."""
+    source = model.name_or_path
+    if not Path(source).is_dir():
+        source += " on the Hugging Face hub"
+    kind = str(model.dtype).removeprefix("torch.")
+    quantizer = getattr(model, "hf_quantizer", None)
+    settings = None if quantizer is None else quantizer.quantization_config
+    if settings is not None and not getattr(settings, "dequantize", False):
+        kind = f"{settings.quant_method.value} and {kind}"
+    devices = sorted({str(parameter.device) for parameter in model.parameters()})
+    of_processes = f" of {processes} processes" if processes > 1 else ""
+    return f"{source}, {kind} on {', '.join(devices)}{of_processes}"
 
 
 def _figures(model: str | Path, options: dict[str, Any]) -> ModelFigures | None:
@@ -399,13 +354,11 @@ def _from_pretrained(model: str | Path, settings: dict[str, Any], options: dict[
 
 def _division(size: int, config: Any) -> DistributedConfig:
     """Divide the experts and the head among processes; raise `EngineError` if that is unknown."""
+    # A head that is tied to the embedding stays whole where the embedding does (before 5.24).
+    is_divided = "embed_tokens" in (getattr(config, "base_model_tp_plan", None) or {})
+    plan = {"lm_head": "replicate"} if config.tie_word_embeddings and not is_divided else None
     try:
-        return DistributedConfig(
-            tp_size=size,
-            ep_size=size,
-            # A head that is tied to the embedding stays whole, like the embedding.
-            tp_plan={"lm_head": "replicate"} if config.tie_word_embeddings else None,
-        )
+        return DistributedConfig(tp_size=size, ep_size=size, tp_plan=plan)
     except TypeError as error:  # before 5.19
         raise EngineError(
             f"transformers {transformers_version} is installed, which cannot divide a model among "

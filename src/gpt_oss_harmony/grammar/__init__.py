@@ -5,9 +5,10 @@
     options                options of a turn: tool choice, calls, response formats
     json_schema            constraints on JSON values
     text_formats           constraints on texts: regular expressions, choices, Lark, GBNF
-    turn                   all constraints as one grammar, in the Lark dialect of llguidance
-    structural_tag         the same for xgrammar, as far as xgrammar can express it
-    gbnf                   the same for llama.cpp, as far as GBNF can express it
+    rules                  the rules of a grammar as a tree, and their form for llguidance
+    turn                   all constraints as one grammar
+    structural_tag         its form for xgrammar, as far as xgrammar can express it
+    gbnf                   its form for llama.cpp, as far as GBNF can express it
     matcher                applies a grammar token by token; finds the first mismatch
     closing                ends a turn within a number of tokens
     violations             finds violations of the parts that no grammar enforces
@@ -27,6 +28,7 @@ with needing_extra("grammars need", "grammar"):
     from .json_schema import LoosenedSchema, enforceable_schema, loosened_schema
     from .matcher import BITMASK_WORDS, Matcher, Mismatch, fill_bitmasks, find_mismatch
     from .options import Call, ToolChoice, TurnOptions, declared_calls
+    from .rules import TurnGrammar
     from .structural_tag import structural_tag
     from .text_formats import TextFormat
     from .token_table import for_llguidance_1_0, with_token_ids
@@ -47,6 +49,7 @@ __all__ = [
     "TextFormat",
     "ToolChoice",
     "TurnConstraint",
+    "TurnGrammar",
     "TurnOptions",
     "Violation",
     "declared_calls",

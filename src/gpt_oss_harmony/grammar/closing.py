@@ -2,24 +2,28 @@
 
 A limit on the tokens of a completion cuts a call or a JSON answer anywhere. `ClosingMatcher` knows
 a short way from its state to the end of the turn. When the tokens that are left just suffice for
-it, only this way is allowed. Before that, every token of the grammar is.
+it, only this way is allowed. Shortly before that, no token is allowed that may lengthen the way too
+much: one that begins a value, such as ``[{``, commits to everything which that value requires.
 
-A way is found by trying, not proved to be the shortest: it takes, in each state, the first allowed
-token of a list that closes what is open, or a long token where a text must have a certain length.
+The way takes, in each state, a token that closes what is open. In a text with a pattern or a length
+it takes the fewest characters that complete the text; `shortest` finds them in the automata.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..encoding import load_harmony_encoding
 from ..tokens.special_tokens import CALL, END, FIRST_SPECIAL, MESSAGE, RETURN
 from ..tokens.vocabulary import load_vocabulary
 from .errors import GrammarError
 from .matcher import BITMASK_WORDS, Matcher
+from .rules import TurnGrammar
+from .shortest import Needs, TextRule, needs_of
 
 __all__ = ["ClosingMatcher", "way_to_the_end"]
 
@@ -64,29 +68,37 @@ def way_to_the_end(matcher: Matcher, most: int = WAY_LIMIT) -> list[int] | None:
     return short if long is None else long
 
 
+def _single(*texts: str) -> list[int]:
+    """Return the texts that are one token."""
+    encode = load_harmony_encoding("HarmonyGptOss").encode
+    return [tokens[0] for text in texts if len(tokens := encode(text)) == 1]
+
+
+@functools.cache
+def _closers(*, in_text: bool) -> list[int]:
+    """Return the tokens that close what is open: in a text only a quote, elsewhere no quote."""
+    return [RETURN, CALL, END, *_single(*(_QUOTES if in_text else _BRACKETS))]
+
+
 @functools.cache
 def _preferred(*, in_text: bool) -> tuple[list[int], list[int]]:
-    """Return the tokens that close what is open, and those that are tried after them.
-
-    In a text, only a quote closes something; elsewhere, a quote opens a text.
-    """
-    encode = load_harmony_encoding("HarmonyGptOss").encode
-    quotes, brackets, headers, values, fillers = (
-        [tokens[0] for text in texts if len(tokens := encode(text)) == 1]
-        for texts in (_QUOTES, _BRACKETS, _HEADERS, _VALUES, _FILLERS)
-    )
-    others = [*headers, MESSAGE, *values]
-    if in_text:
-        return [RETURN, CALL, END, *quotes, *brackets, *others], fillers
-    return [RETURN, CALL, END, *brackets, *others, *quotes], fillers
+    """Return the tokens that lead to the end, and those that are tried after them."""
+    rest = _single(*(_BRACKETS if in_text else _QUOTES))
+    others = [*_single(*_HEADERS), MESSAGE, *_single(*_VALUES)]
+    others = [*rest, *others] if in_text else [*others, *rest]
+    return [*_closers(in_text=in_text), *others], _single(*_FILLERS)
 
 
 def _way(matcher: Matcher, most: int, *, long_tokens: bool) -> list[int] | None:
     state, way = matcher.copy(), list[int]()
+    texts = _needs(matcher.grammar).texts
     while len(way) <= most and not state.is_finished:
         forced = state.forced_tokens()
         if not forced:
-            forced = [_closer(state.bitmask(), way[-2:], long_tokens=long_tokens)]
+            mask = state.bitmask()
+            if texts and not _can_close(mask):
+                forced = _rest_of_text(state, texts)
+            forced = forced or [_closer(mask, way[-2:], long_tokens=long_tokens)]
         taken = state.accept_all(forced)
         if not taken:
             return None
@@ -94,9 +106,88 @@ def _way(matcher: Matcher, most: int, *, long_tokens: bool) -> list[int] | None:
     return way if state.is_finished and len(way) <= most else None
 
 
+def _can_close(mask: bytes) -> bool:
+    """Return whether a token closes the text or the value, so that nothing is missing in it."""
+    closers = _closers(in_text=_in_text(mask))
+    return any(_allows(mask, token) for token in closers)
+
+
+def _needs(grammar: str) -> Needs:
+    return needs_of(grammar.rules) if isinstance(grammar, TurnGrammar) else Needs()
+
+
+_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*("|$)')
+
+
+def _body(tokens: Sequence[int]) -> bytes | None:
+    """Return the body that the last message has so far; None in a header."""
+    for index in range(len(tokens) - 1, -1, -1):
+        if tokens[index] >= FIRST_SPECIAL:
+            if tokens[index] != MESSAGE:
+                return None
+            vocabulary = load_vocabulary()
+            return b"".join(vocabulary[token] for token in tokens[index + 1 :])
+    return None
+
+
+def _rest_of_text(state: Matcher, texts: Iterable[TextRule]) -> list[int]:
+    """Return the fewest tokens that complete the JSON text at the end; none outside a text."""
+    body = _body(state.tokens)
+    try:
+        _, quote, written = _TEXTS.sub(_only_open, (body or b"").decode()).rpartition('"')
+        begun = json.loads(f'"{written}"') if quote else None
+    except ValueError:  # it ends inside a character or an escape
+        return []
+    if begun is None:
+        return []
+    encode = load_harmony_encoding("HarmonyGptOss").encode
+    found: list[list[int]] = []
+    for rule in texts:
+        rest = rule.rest(begun)
+        if rest is not None:
+            # The tokenizer joins the quote with what follows, so it is added as a token.
+            text = json.dumps(rest, ensure_ascii=False)[1:-1]
+            tokens = [*encode(text), *encode('"')]
+            if state.count_allowed(tokens) == len(tokens):
+                found.append(tokens)
+    return min(found, key=len, default=[])
+
+
+def _only_open(text: re.Match[str]) -> str:
+    return "" if text[1] else text[0]
+
+
+_OPENERS = re.compile(rb"[{\[,]")
+_QUOTES_OF_A_STEP = 2  # one that ends a text, and one that begins the next
+_MOST_OPENERS = 12
+
+
 @functools.cache
-def _letter() -> int:
-    return load_harmony_encoding("HarmonyGptOss").encode("a")[0]
+def _openers() -> list[int]:
+    """Return, for each token, how many values or texts it may begin."""
+    counts = [
+        len(_OPENERS.findall(token)) + max(0, token.count(b'"') - _QUOTES_OF_A_STEP)
+        for token in load_vocabulary()
+    ]
+    return counts + [0] * (8 * 4 * BITMASK_WORDS - len(counts))
+
+
+@functools.cache
+def _with_openers(most: int) -> int:
+    """Return the mask of the tokens that begin at most so many values."""
+    counts = _openers()
+    bits = "".join("1" if counts[token] <= most else "0" for token in reversed(range(len(counts))))
+    return int(bits, 2)
+
+
+@functools.cache
+def _signs_of_text() -> list[int]:
+    """Return tokens that no JSON has outside a text."""
+    return _single("a", "A", ")", "@", "_")
+
+
+def _in_text(mask: bytes) -> bool:
+    return any(_allows(mask, token) for token in _signs_of_text())
 
 
 def _allows(mask: bytes, token: int) -> bool:
@@ -105,7 +196,7 @@ def _allows(mask: bytes, token: int) -> bool:
 
 def _closer(mask: bytes, before: list[int], *, long_tokens: bool) -> int:
     """Return an allowed token that leads to the end, not the same one three times if possible."""
-    closers, fillers = _preferred(in_text=_allows(mask, _letter()))
+    closers, fillers = _preferred(in_text=_in_text(mask))
     for token in closers if long_tokens else [*closers, *fillers]:
         if _allows(mask, token) and before != [token, token]:
             return token
@@ -126,8 +217,8 @@ class ClosingMatcher:
 
     It has the members of `Matcher` that a sampler needs. `closes` is False if no way to the end is
     found that is short enough, for example because the schema requires more than `tokens` tokens.
-    The mask then shows the shortest way that is known, or is that of the grammar. A token that
-    lengthens the way by more than `reserve` tokens may make it False later.
+    The mask then shows the shortest way that is known, or is that of the grammar. With a grammar of
+    `turn_grammar`, a turn that can be closed at the start is closed at the end.
 
     >>> from gpt_oss_harmony import Conversation
     >>> from gpt_oss_harmony.grammar import TurnOptions, turn_grammar
@@ -135,15 +226,15 @@ class ClosingMatcher:
     >>> wanted = {"type": "json_schema", "schema": {"type": "array", "items": {"const": "word"}}}
     >>> options = TurnOptions(response_format=wanted, reasoning=False, canonical=True)
     >>> grammar = turn_grammar(Conversation.from_messages([]), options)
-    >>> matcher, taken = ClosingMatcher(grammar, tokens=12, reserve=2), []
+    >>> matcher, taken = ClosingMatcher(grammar, tokens=24, reserve=2), []
     >>> greedy = encoding.encode('<|channel|>final<|message|>' + '["word"' + 9 * ',"word"',
     ...     allowed_special="all")
     >>> while not matcher.is_finished:
     ...     wish = greedy[len(taken)]
     ...     taken.append(wish if matcher.allows(wish) else matcher.way[0])
     ...     _ = matcher.accept(taken[-1])
-    >>> encoding.decode(taken), len(taken) <= 12
-    ('<|channel|>final<|message|>["word","word","word"]<|return|>', True)
+    >>> encoding.decode(taken), len(taken) <= 24
+    ('<|channel|>final<|message|>["word","word","word","word","word"]<|return|>', True)
     """
 
     def __init__(self, grammar: str, tokens: int, *, reserve: int = RESERVE) -> None:
@@ -151,8 +242,14 @@ class ClosingMatcher:
             raise GrammarError("tokens and reserve: expected positive integers")
         self._matcher = Matcher(grammar)
         self._reserve = reserve
+        needs = _needs(grammar)
+        encode = load_harmony_encoding("HarmonyGptOss").encode
+        self._value = len(encode(needs.value))
+        self._text = needs.text // 2 + (4 if needs.value else 0)
         self._since = 0  # tokens since the way was found
+        self._grown = 0  # the most tokens by which they may have lengthened it
         self._left = tokens
+        self._in_header = True
         self.way: list[int] = way_to_the_end(self._matcher) or []
         """The last way to the end that was found."""
         self.closes = 0 < len(self.way) <= tokens
@@ -166,23 +263,35 @@ class ClosingMatcher:
     @property
     def is_closing(self) -> bool:
         """True if only the way to the end is allowed."""
-        self._look_ahead()
-        return len(self.way) > 0 and self._left <= len(self.way) + self._reserve
+        return len(self.way) > 0 and self._room() <= 0
 
-    def _look_ahead(self) -> None:
-        """Find the way again if it may have become too long since the last time."""
-        if not self._since or self.is_finished:
-            return
-        if self._left > len(self.way) + self._reserve * (self._since + 1):
-            return
-        self.way = way_to_the_end(self._matcher) or []
-        self._since = 0
-        self.closes = 0 < len(self.way) <= self._left
+    @property
+    def _step(self) -> int:
+        """The most tokens by which a token without openers may lengthen the way."""
+        return max(self._reserve, self._text)
+
+    def _room(self) -> int:
+        """Return the tokens that remain beside the way and one more step."""
+        return self._left - len(self.way) - self._grown - self._step
+
+    def _openers(self) -> int:
+        """Return how many values the next token may begin; look for the way again if it matters."""
+        most = _MOST_OPENERS if self._value > 0 else 0
+        if self._since and not self.is_finished and self._room() <= most * self._value:
+            if self._matcher.count_allowed(self.way) < len(self.way):
+                self.way = way_to_the_end(self._matcher) or []
+            self._since = self._grown = 0
+            self.closes = 0 < len(self.way) <= self._left
+        if not self.way or not self._value:
+            return _MOST_OPENERS
+        spare = self._room() + self._step - self._text
+        return min(spare // self._value, _MOST_OPENERS)
 
     @property
     def plain(self) -> Matcher | None:
-        """The matcher of the grammar; None once the turn is closing, and the masks differ."""
-        return None if self.is_closing else self._matcher
+        """The matcher of the grammar; None if the turn is near its end, and the masks differ."""
+        is_free = self._openers() >= _MOST_OPENERS and not self.is_closing
+        return self._matcher if is_free else None
 
     def allows(self, token: int) -> bool:
         """Return whether a token may come next."""
@@ -190,15 +299,21 @@ class ClosingMatcher:
 
     def forced_tokens(self) -> list[int]:
         """Return the tokens that must come next: the way to the end once the turn is closing."""
-        return list(self.way) if self.is_closing else self._matcher.forced_tokens()
+        openers = self._openers()
+        if self.is_closing or (self._in_header and openers < 1 and self.way):
+            return list(self.way)
+        return self._matcher.forced_tokens()
 
     def bitmask(self) -> bytes:
         """Return a bit for each logit, as `Matcher.bitmask`; one bit once the turn is closing."""
-        if not self.is_closing:
+        openers = self._openers()
+        if openers >= _MOST_OPENERS and not self.is_closing:
             return self._matcher.bitmask()
-        mask = bytearray(4 * BITMASK_WORDS)
-        mask[self.way[0] >> 3] = _SINGLE[self.way[0] & 7]
-        return bytes(mask)
+        mask = 1 << self.way[0]
+        if not self.is_closing and (openers >= 1 or not self._in_header):
+            whole = int.from_bytes(self._matcher.bitmask(), "little")
+            mask |= whole & _with_openers(max(openers, 0))
+        return mask.to_bytes(4 * BITMASK_WORDS, "little")
 
     def accept(self, token: int) -> bool:
         """Take a token that the grammar allows; if it does not, change nothing and return False."""
@@ -209,6 +324,10 @@ class ClosingMatcher:
             self.way = self.way[1:]
         else:
             self._since += 1
+            openers = max(_openers()[token], int(self._in_header))
+            self._grown += openers * self._value + self._step
+        if token >= FIRST_SPECIAL:
+            self._in_header = token != MESSAGE
         return True
 
     def accept_all(self, tokens: Sequence[int]) -> int:

@@ -27,6 +27,11 @@ class GrammarError(ValueError, HarmonyError):
         self.pointer = pointer
         self.narrows = narrows
 
+    def inside(self, pointer: str) -> GrammarError:
+        """Return the same error for a schema at `pointer`, such as ``tools/functions.f#``."""
+        whole = pointer + self.pointer[1:] if self.pointer.startswith("#") else self.pointer
+        return GrammarError(self.problem, remedy=self.remedy, pointer=whole, narrows=self.narrows)
+
     def __str__(self) -> str:
         text = self.problem
         if self.pointer:

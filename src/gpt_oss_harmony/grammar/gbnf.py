@@ -15,12 +15,26 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ..tokens.special_tokens import CALL, RETURN, SPECIAL_IDS
+from ..tokens.special_tokens import CALL, RETURN
 from .errors import GrammarError
+from .rules import (
+    Choice,
+    ClientText,
+    FreeText,
+    JsonText,
+    Literal,
+    Optional,
+    Part,
+    Repeat,
+    RuleName,
+    Sequence,
+    Special,
+    TurnGrammar,
+)
+from .text_formats import TEXT_PATTERN
 
 __all__ = ["turn_gbnf"]
 
-_PART = re.compile(r'"(?:[^"\\]|\\.)*"|<\|\w+\|>|[A-Za-z]\w*|.')
 _PATTERN_PART = re.compile(r"\[(?:[^\]\\]|\\.)*\]|\\?.")
 _OPERATORS = frozenset("()|*+?")
 _MOST_REPEATED = 1_000  # llama.cpp rejects 2,000
@@ -60,28 +74,41 @@ _KEYWORDS = {
 def turn_gbnf(grammar: str) -> str:
     """Return a grammar of `turn_grammar` as GBNF for llama.cpp, with the ids of special tokens.
 
-    Raises `GrammarError` for what GBNF cannot express.
+    Raises `GrammarError` for what GBNF cannot express, and for text that `turn_grammar` did not
+    return.
 
-    >>> print(turn_gbnf('start: <|channel|> "final" <|message|> text <|return|>'))
-    root ::= <[200005]> "final" <[200008]> text
-    <BLANKLINE>
+    >>> from gpt_oss_harmony import Conversation
+    >>> from gpt_oss_harmony.grammar import TurnOptions, turn_grammar
+    >>> options = TurnOptions(reasoning=False, preambles=False)
+    >>> grammar = turn_grammar(Conversation.from_messages([]), options)
+    >>> print(turn_gbnf(grammar).partition("TEXT")[0])
+    root ::= answer
+    answer ::= <[200005]> "final" <[200008]> text
+    text ::=
     """
+    if not isinstance(grammar, TurnGrammar):
+        raise GrammarError(
+            "only a grammar of turn_grammar has a form in GBNF",
+            remedy="pass what turn_grammar returned, not a copy of its text",
+        )
     lines: list[str] = []
-    for line in grammar.splitlines():
-        head, _, body = line.partition(": ")
-        name, _, limit = head.partition("[")
-        if limit:
-            raise _cannot_express("limits on tokens", "")
-        name = _renamed(name)
-        if body.startswith("%json "):
-            schema = json.loads(body.removeprefix("%json "))
-            if "whitespace_pattern" in schema.get("x-guidance", ()):
-                raise _cannot_express("JSON with white space anywhere", "")
-            lines += _Schema(name, schema).rules()
-        elif body.startswith("/"):
-            lines.append(f"{name} ::= {' '.join(_pattern(body[1:-1]))}")
-        else:
-            lines.append(f"{name} ::= {''.join(map(_translated, _PART.findall(body))).strip()}")
+    for rule, body in grammar.rules.items():
+        name = _renamed(rule)
+        match body:
+            case JsonText(text):
+                schema = json.loads(text)
+                if "whitespace_pattern" in schema["x-guidance"]:
+                    raise _cannot_express("JSON with white space anywhere", "")
+                lines += _Schema(name, schema).rules()
+            case FreeText(tokens):
+                if tokens is not None:
+                    raise _cannot_express("limits on tokens", "")
+                lines.append(f"{name} ::= TEXT")
+            case ClientText():
+                raise _cannot_express("formats of text", "")
+            case _:
+                lines.append(f"{name} ::= {_written(body)}")
+    lines.append(f"TEXT ::= {' '.join(_pattern(TEXT_PATTERN))}")
     text = "\n".join(lines) + "\n"
     return text + _JSON_RULES if "json-" in text else text
 
@@ -98,11 +125,23 @@ def _renamed(name: str) -> str:
     return "root" if name == "start" else name.replace("_", "-")
 
 
-def _translated(part: str) -> str:
-    token = SPECIAL_IDS.get(part)
-    if token is not None:
-        return "" if token in (RETURN, CALL) else f"<[{token}]>"
-    return _renamed(part) if part[0].isalpha() else part
+def _written(part: Part) -> str:
+    match part:
+        case Literal(text):
+            return _quoted(text)
+        case Special(token):
+            return "" if token in (RETURN, CALL) else f"<[{token}]>"
+        case RuleName(name):
+            return _renamed(name)
+        case Sequence(parts):
+            return " ".join(filter(None, map(_written, parts)))
+        case Choice(options):
+            return f"({' | '.join(map(_written, options))})"
+        case Optional(inner):
+            return f"({_written(inner)})?"
+        case Repeat(inner, least, most):
+            counts = "*" if (least, most) == (0, None) else f"{{{least},{most}}}"
+            return f"({_written(inner)}){counts}"
 
 
 def _pattern(pattern: str) -> Iterator[str]:

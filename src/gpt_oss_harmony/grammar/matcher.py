@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from llguidance import LLExecutor, LLMatcher, LLParserLimits
 
@@ -22,6 +22,7 @@ from .token_table import MODEL_VOCABULARY_SIZE, token_table
 
 __all__ = [
     "BITMASK_WORDS",
+    "MaskSource",
     "Matcher",
     "Mismatch",
     "fill_bitmasks",
@@ -33,8 +34,6 @@ __all__ = [
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from .closing import ClosingMatcher
 
 
 BITMASK_WORDS = MODEL_VOCABULARY_SIZE // 32
@@ -98,6 +97,16 @@ class Matcher:
         self._marks: list[tuple[int, LLMatcher]] = []
         self._compiled = _compile(grammar)
         self._matcher = self._compiled.deep_copy()
+
+    @property
+    def grammar(self) -> str:
+        """The grammar; one of `turn_grammar` has its rules."""
+        return self._grammar
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The tokens that were taken."""
+        return tuple(self._tokens)
 
     @property
     def is_finished(self) -> bool:
@@ -272,12 +281,25 @@ def _before_unknown(tokens: Sequence[int]) -> list[int]:
     return list(takewhile(ids.__contains__, tokens))
 
 
+class MaskSource(Protocol):
+    """What has the mask of the next token: a `Matcher`, or one that restricts it further."""
+
+    @property
+    def is_finished(self) -> bool:
+        """True after the turn's stop token."""
+
+    @property
+    def plain(self) -> Matcher | None:
+        """The matcher whose mask this is; None if the mask is another."""
+
+    def bitmask(self) -> bytes:
+        """Return a bit for each logit."""
+
+
 _executor: LLExecutor | None = None
 
 
-def fill_bitmasks(
-    matchers: Iterable[tuple[int, Matcher | ClosingMatcher]], bitmasks: NDArray[np.int32]
-) -> None:
+def fill_bitmasks(matchers: Iterable[tuple[int, MaskSource]], bitmasks: NDArray[np.int32]) -> None:
     """Compute the bitmasks of a batch, on all cores.
 
     `matchers` has pairs of a row number and a matcher. `bitmasks` has the shape (rows,

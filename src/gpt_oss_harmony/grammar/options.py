@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ from ..conversation.tool_choice import ToolChoice, named_tools
 from ..errors import ConversationError, wrong_type
 from .errors import GrammarError
 from .json_schema.budget import STEP_LIMIT
-from .tagged_text import tagged_text
 from .text_formats import TextFormat
 from .token_table import WHITE_SPACE
 
@@ -26,7 +24,6 @@ __all__ = [
     "chosen_calls",
     "declared_calls",
     "requested_schemas",
-    "requested_text",
 ]
 
 
@@ -265,25 +262,3 @@ def requested_schemas(conversation: Conversation, options: TurnOptions) -> list[
     if not isinstance(fields, Mapping) or not isinstance(fields.get("schema"), (Mapping, bool)):
         raise GrammarError("response_format: json_schema has no schema", remedy="add a schema")
     return [("response_format#", fields["schema"])]
-
-
-def requested_text(response_format: Mapping[str, Any]) -> TextFormat | None:
-    """Return the text format of an answer; None for other kinds of response formats.
-
-    >>> requested_text({"type": "choice", "choices": ["yes", "no"]})
-    TextFormat(syntax='lark', definition='start: "yes" | "no"')
-    """
-    kind = response_format.get("type")
-    if kind == "regex":
-        return TextFormat("regex", str(response_format["pattern"]))
-    if kind == "choice":
-        choices = " | ".join(
-            json.dumps(text, ensure_ascii=False) for text in response_format["choices"]
-        )
-        return TextFormat("lark", f"start: {choices}")
-    if kind == "grammar":
-        definition = str(response_format["grammar"])
-        return TextFormat("gbnf" if "::=" in definition else "lark", definition)
-    if kind == "structural_tag":
-        return TextFormat("lark", tagged_text(response_format))
-    return None

@@ -13,10 +13,10 @@ from typing import Any
 
 from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
 
-from ..apis.chat_output import chat_message_of
+from ..apis.chat.fold import chat_message_of
 from ..apis.items import NewId
-from ..apis.output_items import items_of_messages
 from ..apis.requested_tools import RequestedTools
+from ..apis.responses.output_items import items_of_messages
 from ..conversation.messages import Message, Role
 from ..errors import ConversationError
 from .source import read_source

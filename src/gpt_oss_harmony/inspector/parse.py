@@ -10,8 +10,6 @@ from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
 from ..encoding import load_harmony_encoding
 from ..errors import TokenError
 from ..parsing.parser import StreamableParser
-from ..parsing.state import StreamState
-from ..tokens.special_tokens import FIRST_SPECIAL
 from ..written_tokens import written_tokens
 from .wire import ParseBody, TokenList, token_list
 
@@ -91,10 +89,8 @@ def _reading(tokens: Sequence[int], body: ParseBody, *, strict: bool) -> Reading
     error: Failure | None = None
     try:
         for token in tokens:
-            was_body = parser.state is StreamState.CONTENT
             parser.process(token)
-            # Most tokens are text of an open body, and change nothing else.
-            recorder.note(is_text=was_body and token < FIRST_SPECIAL)
+            recorder.note()
         parser.process_eos()
         recorder.note_end()
     except (TokenError, OverflowError) as problem:
@@ -130,12 +126,11 @@ class _Recorder:
         self.message_ends: list[int] = []
         self.note_state(-1)
 
-    def note(self, *, is_text: bool) -> None:
-        """Note the effect of the next token; a token of text only extends a body."""
+    def note(self) -> None:
+        """Note the effect of the next token."""
         self.deltas.append(self._parser.last_content_delta)
-        if not is_text:
-            self.note_state(self.index)
-            self._note_messages(self.index)
+        self.note_state(self.index)
+        self._note_messages(self.index)
         self.index += 1
 
     def note_end(self) -> None:

@@ -9,11 +9,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..apis.chat_input import ParsedRequest, is_chat, read_chat
+from ..apis.chat.input import is_chat, read_chat
 from ..apis.request_body import read_body
 from ..apis.requested_tools import RequestedTools, read_tool_choice
-from ..apis.requests import ResponsesRequest
-from ..apis.turn_request import read_response
+from ..apis.responses.request import ResponsesRequest, read_response
+from ..apis.turn import ParsedRequest
 from ..conversation.built_in_tools import BUILT_IN_TOOLS
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Message

@@ -51,6 +51,7 @@ class Edit(Enum):
     CHANNEL_KEPT = EditRow(Kind.REPEATED_CHANNEL, 1.0, "models seldom correct the right one")
     # The recipient
     TO_SPELLED = EditRow(Kind.TOOL_NAME, 0.3, "no other word of a header has an equals sign")
+    TO_REPEATED = EditRow(Kind.REPEATED_RECIPIENT, 0.3, "no name begins with `to=`")
     TO_EMPTY = EditRow(Kind.MISSING_RECIPIENT, 0.6, "a name may follow")
     TO_OTHER_WORD = EditRow(Kind.GLUED_WORDS, 0.6, "no tool has the name of a channel or a type")
     TOOL_RESPELLED = EditRow(Kind.TOOL_NAME, 0.3, "a declared name is rarely an accident")

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from difflib import SequenceMatcher
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from ..conversation.built_in_tools import BUILT_IN_TOOLS, built_in_recipients
@@ -30,6 +30,7 @@ __all__ = [
     "NamedTool",
     "Piece",
     "Word",
+    "answers_assistant",
     "body_words",
     "find_tool",
     "header_words",
@@ -93,6 +94,8 @@ class Word(NamedTuple):
 
 _GLUE = "|".join(("assistant", *CHANNELS, *TYPES))
 _GLUED = re.compile(rf"({_GLUE}|tool:(?=.))(?={_GLUE}|to=|$|(?<=tool:))")
+_LOOP = re.compile(rf"({_GLUE})\1{{2,}}")
+_ADDRESS = re.compile(r"(?<=[\w.-])(?=to=)")
 _FOREIGN_MARKER = re.compile(r"(<\|[^\s|<>]*\|>)")
 _PLAIN_NAME = re.compile(r"[A-Za-z][\w+./-]*$", re.ASCII)
 
@@ -125,7 +128,8 @@ def split_words(text: str, tools: AbstractSet[str]) -> list[str]:
 def _unglued(run: str) -> list[str]:
     """Split glued words such as ``assistantcommentary``, and markers of other model families."""
     parts: list[str] = []
-    for part in _FOREIGN_MARKER.split(run):
+    run = _LOOP.sub(r"\1", run)
+    for part in chain(*map(_ADDRESS.split, _FOREIGN_MARKER.split(run))):
         done = 0
         while match := _GLUED.match(part, done):
             parts.append(match[1].rstrip(":"))
@@ -157,13 +161,13 @@ def header_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> list[Word]
 def _run_parts(tools: frozenset[str]) -> re.Pattern[str]:
     """Return the pattern of a word in text where a body may begin at any place."""
     quote = f"[{QUOTES}]?"
-    name = rf"{quote}(?:{_spaced_names(tools)}|[\w.{INVISIBLE}-]+){quote}"
-    channel = "|".join(CHANNELS)
+    name = rf"{quote}(?:{_spaced_names(tools)}|(?:(?!to=)[\w.{INVISIBLE}-])+){quote}"
+    channel = rf"{'|'.join(CHANNELS)}(?!ly\b|i[sz]e|ist)"  # `finally` is a word of an answer
     types = "|".join(TYPES)
     role = rf"(?:{'|'.join(ROLES)})(?={channel}|to=|[\s{INVISIBLE}]|$)"
     rest_of_name = rf"(?:{channel}|{types})*"
     return re.compile(
-        rf"[\s{INVISIBLE}]*(?:(?P<data>[\[{{])|(?P<part>to={name}|(?:{role}|{channel})"
+        rf"[\s{INVISIBLE}]*(?:(?P<data>[\[{{])|(?P<part>to=(?:to=)*(?:{name})?|(?:{role}|{channel})"
         rf"|(?:{types})(?=[\s\[{{\"{INVISIBLE}]|$)|{_spaced_names(tools)}{rest_of_name}"
         rf"|\?+|[^\s\[{{{INVISIBLE}]+(?:[{INVISIBLE}]+[^\s\[{{{INVISIBLE}]+)*))"
     )
@@ -195,9 +199,11 @@ def body_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> Iterator[Wor
 
 # Words to meanings
 
-_NAMESPACE = re.compile(r"(?:functions?\.)*")
+_NAMESPACE = re.compile(r"(?:functions?(?:\.|::?|/)|functions_)*")
 _QUALIFIED_NAME = re.compile(r"(\w+)\.[\w.-]+$")
-_GLUED_TYPE = re.compile(r"(?:<\|constrain\|>|commentary|analysis|response|json|code|to=[\w.-]*)+$")
+_GLUED_TYPE = re.compile(
+    r"(?:<\|constrain\|>|assistant|commentary|analysis|response|json|code|to=[\w.-]*)+$"
+)
 _NAME_END = re.compile(r"[^\w.-]", re.ASCII)
 
 
@@ -320,3 +326,12 @@ def nearest_role(word: str) -> Role | None:
     (<Role.ASSISTANT: 'assistant'>, <Role.ASSISTANT: 'assistant'>, None)
     """
     return ROLES.get(unicodedata.normalize("NFKC", word).casefold().strip("\"'`:,;.*#_-[]<>|"))
+
+
+def answers_assistant(recipient: str, tools: AbstractSet[str]) -> bool:
+    """Whether the recipient of a tool's message is the assistant, perhaps with letters behind it.
+
+    >>> answers_assistant("assistantary", set()), answers_assistant("all", set())
+    (True, False)
+    """
+    return recipient.startswith(Role.ASSISTANT.value) and recipient not in tools

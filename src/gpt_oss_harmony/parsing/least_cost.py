@@ -10,9 +10,9 @@ wins: no call rather than a call, and reasoning rather than an answer.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import islice
 from typing import Any, NamedTuple
 
 from ..conversation.header import INVISIBLE_RUN, ROLES, Header
@@ -26,8 +26,10 @@ from .header_words import (
     MOST_WORDS,
     QUOTES,
     TYPES,
+    NamedTool,
     Piece,
     Word,
+    answers_assistant,
     body_words,
     find_tool,
     header_words,
@@ -100,9 +102,24 @@ class _Path(NamedTuple):
         yield self.having(kept, value)
 
     @property
+    def meaning(self) -> tuple[object, ...]:
+        """What the words so far say, whatever it cost."""
+        return (
+            self.role,
+            self.name,
+            self.author,
+            self.channel,
+            self.recipient,
+            self.content_type,
+            self.after_prose,
+        )
+
+    @property
     def is_empty(self) -> bool:
         """Whether no word but a role was read."""
-        return all(edit in _BEFORE_THE_REST for edit, _ in self.made) and not any(self[4:7])
+        return all(edit in _BEFORE_THE_REST for edit, _ in self.made) and not (
+            self.channel or self.recipient or self.content_type
+        )
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -114,6 +131,7 @@ class _Path(NamedTuple):
 
 
 _BEFORE_THE_REST = frozenset({Edit.GLUED, Edit.ROLE_SPELLED, Edit.ROLE_REPEATED, Edit.ROLE_OTHER})
+_KNOWN = frozenset(("", *CHANNELS, *TYPES, *ROLES))
 _TWICE = {
     "channel": (Edit.CHANNEL_REPLACED, Edit.CHANNEL_KEPT),
     "recipient": (Edit.RECIPIENT_REPLACED, Edit.RECIPIENT_KEPT),
@@ -134,6 +152,13 @@ class _Reader:
         self.tools = tools
         self.after_call = after_call
         self.unfinished = unfinished
+        self._known: dict[str, NamedTool | None] = {}  # a word is looked up for each reading
+
+    def _named(self, word: str) -> NamedTool | None:
+        """Find the tool that a word names."""
+        if word not in self._known:
+            self._known[word] = find_tool(word, self.tools)
+        return self._known[word]
 
     def paths(self, words: Sequence[Word]) -> list[list[_Path]]:
         """Return the cheapest readings of the words before each word, and of all words."""
@@ -145,7 +170,7 @@ class _Reader:
                     path = path.having(Edit.GLUED, word.glued)
                 for longer in self._continued(path, word):
                     # Of two readings that differ only in their edits, the dearer one cannot win.
-                    key = longer[1:8]
+                    key = longer.meaning
                     if key not in found or longer.cost < found[key].cost:
                         found[key] = longer
             steps.append(sorted(found.values(), key=lambda path: path.cost)[:WIDTH])
@@ -169,6 +194,9 @@ class _Reader:
                 path = path.having(Edit.TO_SPELLED, text)
             yield from self._addressed(path, text.lstrip(QUOTES)[3:], text)
             return
+        if text[:3].casefold() == "to:" and (tool := self._named(text[3:])) is not None:
+            yield from path.having(Edit.TO_SPELLED, text).filled("recipient", tool.name)
+            return
         yield from self._authored(path, word)
         if word.marker is not None or not path.after_prose:
             yield from self._channelled(path, word)
@@ -177,7 +205,7 @@ class _Reader:
 
     def _dropped(self, path: _Path, word: Word) -> _Path:
         text, marker = word.text, word.marker
-        names_tool = find_tool(text, self.tools) is not None
+        names_tool = self._named(text) is not None
         if marker == CHANNEL and text not in CHANNELS and not names_tool:
             is_foreign = not text.isascii() and any(map(str.isalpha, text))
             if is_foreign and path.channel is None:
@@ -214,7 +242,7 @@ class _Reader:
             yield path.having(Edit.ROLE_REPEATED, text)
 
     def _named_author(self, path: _Path, text: str) -> Iterator[_Path]:
-        tool = find_tool(text, self.tools)
+        tool = self._named(text)
         prefix, _, name = text.partition(":")
         if name and prefix in ROLES and prefix != Role.TOOL.value and self.role is None:
             yield path._replace(role=ROLES[prefix], name=name)
@@ -245,9 +273,14 @@ class _Reader:
     def _addressed(self, path: _Path, written: str, whole: str) -> Iterator[_Path]:
         """Read the name behind ``to=``."""
         by_tool = (self.role or path.role) is Role.TOOL or path.author is not None
+        assistant = Role.ASSISTANT.value
+        while written.startswith("to="):
+            path, written = path.having(Edit.TO_REPEATED, whole), written[3:]
         if not written:
             yield path.having(Edit.TO_EMPTY, whole)
-        elif written == Role.ASSISTANT.value and not by_tool and written not in self.tools:
+        elif by_tool and written != assistant and answers_assistant(written, self.tools):
+            yield from path.having(Edit.ROLE_SPELLED, written).filled("recipient", assistant)
+        elif written == assistant and not by_tool and written not in self.tools:
             yield path.having(Edit.DROP_DIRT, whole)  # only tools address the assistant
         elif written in ROLES or (written in self.tools and " " not in written):
             yield from path.filled("recipient", written)
@@ -261,7 +294,7 @@ class _Reader:
             yield from self._to_tool(path, written)
 
     def _to_tool(self, path: _Path, written: str) -> Iterator[_Path]:
-        tool = find_tool(written, self.tools)
+        tool = self._named(written)
         if tool is None:
             yield from path.filled("recipient", written)
             return
@@ -277,8 +310,10 @@ class _Reader:
 
     def _named_tool(self, path: _Path, word: Word) -> Iterator[_Path]:
         text = word.text
-        if text in CHANNELS or text in TYPES or (tool := find_tool(text, self.tools)) is None:
+        if text in CHANNELS or text in TYPES or (tool := self._named(text)) is None:
             return
+        if self.unfinished and word.marker is None and tool.behind:
+            return  # prose may contain browser.open(id=0)
         if word.marker == CHANNEL:
             path = path.having(Edit.TOOL_AS_CHANNEL, text)
         elif word.marker == CONSTRAIN:
@@ -304,13 +339,15 @@ class _Reader:
             yield path.having(Edit.TYPE_IN_DIRT, text, content_type=kind)
             return
         elif marker == CONSTRAIN and plain_name(text) and not self._begins_prose(word):
-            if find_tool(text, self.tools) or nearest_channel(text):
+            if self._named(text) or nearest_channel(text):
                 return
             path = path.having(Edit.TYPE_UNUSUAL)
         else:
             return
         if path.content_type is None:
             yield path._replace(content_type=shown)
+        elif path.content_type.removeprefix(CONSTRAIN_TEXT) == text:
+            yield path
         elif path.content_type not in KNOWN_TYPES:
             yield path.having(Edit.DROP_DIRT, path.content_type, content_type=shown)
 
@@ -339,7 +376,7 @@ class _Reader:
         if recipient is not None and recipient not in ROLES:
             yield by_assistant.having(Edit.DROP_WORD, author)
             return
-        tool = find_tool(author, self.tools)
+        tool = self._named(author)
         answer = path._replace(role=Role.TOOL, name=tool.name if tool else author)
         if recipient is not None or (path.channel is None and author in self.tools):
             yield answer
@@ -354,13 +391,13 @@ class _Reader:
 
     def _by_tool(self, path: _Path) -> _Path:
         role, author, recipient = Role.TOOL, path.author, path.recipient
-        is_call = recipient not in (None, *ROLES) and find_tool(recipient or "", self.tools)
+        is_call = recipient not in (None, *ROLES) and self._named(recipient or "")
         if self.role is not role and is_call:
             path = path.having(Edit.TOOL_AS_ROLE, role.value, role=Role.ASSISTANT)
             return path if author is None else path.having(Edit.DROP_WORD, author)
         if author is None:
             return path._replace(role=role, name=role.value)
-        tool = find_tool(author, self.tools)
+        tool = self._named(author)
         name = tool.name if tool else author
         return path.having(Edit.TOOL_NAMED_TWICE, role.value, role=role, name=name)
 
@@ -401,12 +438,41 @@ class _End(NamedTuple):
 def _best(ends: list[_End]) -> tuple[Reading, int | None]:
     best = min(ends, key=lambda end: end.rank)
     path, header, body = best
-    others = (end.path.cost for end in ends if end[1:] != best[1:])
+    others = (end.path.cost for end in ends if (end.header, end.body) != (header, body))
     margin = round(min(others, default=path.cost + MOST_MARGIN) - path.cost, 6)
     edits = tuple(edit for edit, _ in path.made)
     is_certain = path.channel in CHANNELS or header.recipient is not None
     reading = Reading(header, path.notes, edits, round(path.cost, 6), margin, "", is_certain)
     return reading, body
+
+
+def _without_loops(
+    words: Iterable[Word], tools: AbstractSet[str], *, most: int, only_known: bool
+) -> list[Word]:
+    """Return so many words, of those that are repeated only the first and the last time.
+
+    Models may repeat a part of a header without end. Recipients that are no tools count as one.
+    With `only_known`, words that may belong to a body count as often as they stand there.
+    """
+    kept: dict[int, Word] = {}
+    keys: dict[str, str | None] = {}
+    last: dict[str, int | None] = {}  # None for the first time
+    for index, word in enumerate(words):
+        text = word.text
+        if text not in keys:
+            is_known = text in _KNOWN or not any(map(str.isalnum, text))
+            keys[text] = text if is_known or not only_known else None
+            if _addresses(text):
+                tool = find_tool(text.lstrip(QUOTES)[3:], tools)
+                keys[text] = f"to={tool.name}" if tool and tool.name in tools else "to="
+        if (key := keys[text]) is not None:
+            if (before := last.get(key)) is not None:
+                del kept[before]
+            last[key] = index if key in last else None
+        kept[index] = word
+        if len(kept) == most:
+            break
+    return [*kept.values()]
 
 
 # Headers with <|message|>
@@ -449,7 +515,7 @@ def _read_header(
     sound = read_sound(pieces, role, tools, after_call=after_call)
     if sound is not None:
         return Reading(sound, notes, (), 0.0, 0.0)
-    words = header_words(pieces, tools)
+    words = _without_loops(header_words(pieces, tools), tools, most=sys.maxsize, only_known=False)
     reader = _Reader(role, tools, after_call=after_call, unfinished=False)
     last = reader.paths(words[:MOST_WORDS])[-1]
     if rest := words[MOST_WORDS:]:
@@ -483,7 +549,7 @@ def read_unfinished(
     >>> read_unfinished([Piece(CHANNEL, "final I cannot help.")], Role.ASSISTANT, set()).body
     'I cannot help.'
     """
-    words = [*islice(body_words(pieces, tools), MOST_WORDS + 1)]
+    words = _without_loops(body_words(pieces, tools), tools, most=MOST_WORDS + 1, only_known=True)
     reader = _Reader(role, tools, after_call=after_call, unfinished=True)
     steps = reader.paths(words[:MOST_WORDS])
     found: list[_End] = []
@@ -492,8 +558,12 @@ def read_unfinished(
             with_body = _with_body(path, words[index], pieces)
             found += [_End(*whole, index) for whole in reader.ended(with_body)]
     if len(words) <= MOST_WORDS:
+        only_text = all(piece.marker is None for piece in pieces)
         for path in steps[-1]:
-            if any(edit.value.kind is Kind.HEADER_TEXT for edit, _ in path.made):
+            kinds = {edit.value.kind for edit, _ in path.made}
+            # A tool's name alone, as in ``analysisbrowser.open``, is no call.
+            is_named = only_text and any(edit is Edit.TOOL_UNMARKED for edit, _ in path.made)
+            if Kind.HEADER_TEXT in kinds or is_named:
                 path = path.having(Edit.BODY_MISSING)
             found += [_End(*whole) for whole in reader.ended(path)]
     reading, start = _best(found)
@@ -524,7 +594,7 @@ def _with_body(path: _Path, word: Word, pieces: Sequence[Piece]) -> _Path:
         text.startswith("to=")
         or (signs and word.following.startswith("to="))
         or (text in CHANNELS and (path.channel is None or word.glued or word.marker == CHANNEL))
-        or (text in ROLES and before.is_empty)
+        or (text in ROLES and (before.is_empty or word.following in CHANNELS))
         or text.strip("?") == ""
     )
     if begins_oddly:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
+from ..conversation.built_in_tools import BUILT_IN_TOOLS
 from ..conversation.header import ROLES, Header
 from ..conversation.messages import Role
 from ..tokens.special_tokens import (
@@ -17,16 +18,29 @@ from ..tokens.special_tokens import (
     CHANNEL,
     CONSTRAIN,
     END,
+    FIRST_SPECIAL,
     MESSAGE,
     RETURN,
     START,
     STOP_TOKENS,
 )
 from ..tokens.tokenizer import ASSISTANT
+from .edits import Edit
 from .header_words import CHANNELS, LONGEST_NAME, Piece, find_tool, split_header
 from .least_cost import Reading, read_header, read_unfinished
+from .mended_json import mend_json
 from .recovery import DamagedHeader, RecoveryKind
-from .state import NO_TOKEN, Action, ParserState, Phase, TokenKind, Transitions, spelling
+from .state import (
+    NO_TOKEN,
+    Action,
+    OpenJson,
+    ParserState,
+    Phase,
+    TokenKind,
+    Transitions,
+    message_of,
+    spelling,
+)
 from .unmarked_text import split_last_header, split_plain_text
 
 __all__ = ["LENIENT_TRANSITIONS"]
@@ -40,7 +54,11 @@ _MARKER_TEXTS = frozenset(f"<|{name}|>" for name in _MARKERS)
 _SPELLED_IN_HEADER = re.compile(r"<\|(?:channel|constrain)\|>")
 _HEADER_MARKER_TEXTS = frozenset({"<|channel|>", "<|constrain|>"})
 _HEADER_WORDS = frozenset((*ROLES, *CHANNELS))
+_LOST_CHANNEL = frozenset({Edit.CHANNEL_EMPTY, Edit.CHANNEL_LOST})
 _LATER_WORDS = ("to=", "json", "code", *CHANNELS)
+_ASSISTANT = Role.ASSISTANT.value
+_MIDDLE_SIGNS = (",", ";", ":", ".", ")", "]", "}", "'", '"')
+_SENTENCE_ENDS = (".", "!", "?", ":", "\u2026", ")", "\n")
 
 
 # Any state
@@ -121,6 +139,10 @@ def _resolve_text(parser: ParserState, ending: int) -> None:
         _note_nothing(parser, text, ending)
     elif parser.last_stop in (RETURN, CALL):
         parser.recover(RecoveryKind.TEXT_AFTER_STOP, text)
+    elif ending == CALL and _is_rest_of_call(
+        parser, ending, *(header for header, _ in split_plain_text(text, parser.tools, "final"))
+    ):
+        _leave_out_rest(parser, text, ending)
     elif ending == END:  # reasoning if more follows, else an answer
         parser.held = parser.tokenizer.encode_ordinary(text)
         parser.phase = Phase.ENDED_TEXT
@@ -142,6 +164,8 @@ def _answer_text(parser: ParserState, token: int) -> None:
 
 def _add_plain_text(parser: ParserState, text: str, channel: str, ending: int) -> None:
     parser.recover(RecoveryKind.NO_MARKUP, text)
+    if channel == "final" and _goes_on(parser, text):
+        channel = "analysis"
     messages = split_plain_text(text, parser.tools, channel)
     for index, (header, body) in enumerate(messages):
         kinds = {RecoveryKind.NO_MARKUP}
@@ -150,6 +174,16 @@ def _add_plain_text(parser: ParserState, text: str, channel: str, ending: int) -
             parser.recover(RecoveryKind.UNMARKED_CALL, header.recipient or "")
             kinds.add(RecoveryKind.UNMARKED_CALL)
         _add_whole_message(parser, _permitted(parser, header, kinds), body, ending)
+
+
+def _goes_on(parser: ParserState, text: str) -> bool:
+    """Whether text goes on with the sentence of the reasoning before it, which ``<|end|>`` cut."""
+    last = parser.messages[-1] if parser.messages and parser.last_stop == END else None
+    if last is None or last.channel != "analysis" or last.recipient is not None:
+        return False
+    begun = text.lstrip()[:1]
+    is_middle = begun.islower() or begun in _MIDDLE_SIGNS
+    return is_middle and not last.text.rstrip().endswith(_SENTENCE_ENDS)
 
 
 def _note_nothing(parser: ParserState, text: str, ending: int) -> None:
@@ -246,6 +280,12 @@ def _open_body(parser: ParserState, _token: int) -> None:
     _finish_suspended(parser)
     for kind, text in notes:
         parser.recover(kind, text)
+    has_author = parser.phase is Phase.HEADER and Edit.ROLE_MISSING not in reading.edits
+    has_channel = any(piece.marker == CHANNEL for piece in pieces)
+    has_channel &= _LOST_CHANNEL.isdisjoint(reading.edits)
+    is_shown = header.channel in (None, "final")
+    if is_shown and not (has_author or has_channel) and _after_cut_call(parser):
+        header = header._replace(channel="analysis")  # it may be the rest of the call
     parser.open_body(_permitted(parser, header, {kind for kind, _ in notes}))
     parser.add_text(reading.body)
 
@@ -274,7 +314,8 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
     pieces = _header_pieces(parser)
     unfinished = read_unfinished(pieces, parser.given_role, parser.tools)
     if parser.suspended is not None:
-        if not unfinished.is_certain:
+        is_in_call = ending == CALL and _is_call(parser.suspended.header)
+        if not unfinished.is_certain or (is_in_call and not _calls(parser, unfinished.header)):
             _resume_suspended(parser, ending)
             return
         _finish_suspended(parser)
@@ -285,7 +326,12 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
         parser.held, parser.phase = tokens, Phase.TEXT
         _dispatch(parser, ending)
         return
+    if only_text and not unfinished.is_certain and _read_answer(parser, ending):
+        return
     whole = parser.tokenizer.decode(parser.header_tokens)
+    if _is_rest_of_call(parser, ending, unfinished.header):
+        _leave_out_rest(parser, whole, ending)
+        return
     is_call = ending == CALL and unfinished.header.recipient is not None
     is_cut = ending == NO_TOKEN and _may_be_cut(parser, unfinished)
     if is_call or (not is_cut and _is_body(unfinished.body, unfinished.header)):
@@ -294,9 +340,16 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
         kinds = {RecoveryKind.MISSING_MESSAGE, *(kind for kind, _ in unfinished.notes)}
         header = _permitted(parser, unfinished.header, kinds)
         if header.channel is None and header.role is Role.ASSISTANT:
-            # There is prose in place of a channel: only a last message is an answer.
-            thinking = ending == END and not only_text
-            header = Header(header.role, channel="analysis" if thinking else "final")
+            is_json = unfinished.body.lstrip()[:1] in ("{", "[")
+            if ending == END and not only_text and is_json:  # an answer if nothing follows
+                parser.leave()
+                parser.held = parser.tokenizer.encode_ordinary(unfinished.body)
+                parser.phase = Phase.ENDED_TEXT
+                return
+            # What names no author behind a call may be its rest, which is never shown.
+            is_rest = parser.phase is Phase.HEADER and _after_cut_call(parser)
+            thinks = is_rest or (ending == END and not only_text)
+            header = Header(header.role, channel="analysis" if thinks else "final")
         _add_whole_message(parser, header, unfinished.body, ending)
     else:
         _note_empty_header(parser, whole, ending)
@@ -305,6 +358,67 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
         parser.cut_header = cut
     if ending == START:
         parser.begin_header(Phase.HEADER)
+
+
+def _read_answer(parser: ParserState, ending: int) -> bool:
+    """Read text directly behind the role, which models write when they refuse (openai/harmony#80).
+
+    Any text is an answer but the beginning of a header's word, where the tokens may be cut.
+    """
+    first = parser.tokenizer.decode(parser.header_tokens[:1])
+    whole = parser.tokenizer.decode(parser.header_tokens)
+    role = ROLES.get(first)
+    if role is None and whole.startswith(_ASSISTANT):
+        role, first = Role.ASSISTANT, _ASSISTANT
+    text = whole.removeprefix(first)
+    if role is None or role is Role.TOOL or not text.strip():
+        return False
+    rest = text.strip()
+    begins_word = any(word.startswith(rest) for word in _LATER_WORDS)
+    if ending == NO_TOKEN and (begins_word or rest.startswith("to=")):
+        return False
+    if _is_rest_of_call(parser, ending):
+        _leave_out_rest(parser, text, ending)
+        return True
+    parser.leave()
+    if role is not Role.ASSISTANT:
+        parser.recover(RecoveryKind.MISSING_MESSAGE, text)
+        _add_whole_message(parser, Header(role), text.lstrip(), ending)
+    elif ending == END:
+        parser.held = parser.tokenizer.encode_ordinary(text.lstrip())
+        parser.phase = Phase.ENDED_TEXT
+    else:
+        _add_plain_text(parser, text.lstrip(), "final", ending)
+    if ending == START:
+        parser.begin_header(Phase.HEADER)
+    return True
+
+
+def _is_rest_of_call(parser: ParserState, ending: int, *headers: Header) -> bool:
+    """Whether text that ``<|call|>`` ends belongs to the call before it, which had another end."""
+    is_rest = ending == CALL and _after_cut_call(parser)
+    return is_rest and not any(_calls(parser, header) for header in headers)
+
+
+def _after_cut_call(parser: ParserState) -> bool:
+    """Whether the last message is a call that ``<|call|>`` did not end."""
+    if parser.last_stop == CALL or not parser.messages:
+        return False
+    last = parser.messages[-1]
+    is_own = last.author.role is Role.ASSISTANT
+    return is_own and last.recipient is not None and last.recipient not in ROLES
+
+
+def _calls(parser: ParserState, header: Header) -> bool:
+    """Whether a header calls a tool that is declared, if any is."""
+    return _is_call(header) and (not parser.tools or header.recipient in parser.tools)
+
+
+def _leave_out_rest(parser: ParserState, text: str, ending: int) -> None:
+    parser.leave()
+    parser.recover(RecoveryKind.STRAY_TEXT, text)
+    parser.recover(RecoveryKind.EXTRA_STOP, spelling(ending))
+    parser.last_stop = ending
 
 
 def _may_be_cut(parser: ParserState, unfinished: Reading) -> bool:
@@ -352,6 +466,7 @@ def _add_whole_message(parser: ParserState, header: Header, text: str, ending: i
     if ending == NO_TOKEN:
         parser.incomplete = True
     _note_call(parser, ending)
+    _mend(parser, ending)
     parser.last_stop = ending
     parser.close_message()
 
@@ -384,6 +499,7 @@ def _close(parser: ParserState, token: int) -> None:
     if parser.flush_character():
         parser.recover(RecoveryKind.INVALID_UTF8, "\ufffd")
     _note_call(parser, token)
+    _mend(parser, token)
     parser.last_stop = token
     parser.close_message()
 
@@ -404,6 +520,103 @@ def _note_call(parser: ParserState, token: int) -> None:
         parser.header = _permitted(parser, header, {RecoveryKind.TOOL_AS_ROLE})
     else:
         parser.recover(RecoveryKind.MISSING_RECIPIENT)
+
+
+def _mend(parser: ParserState, ending: int) -> None:
+    """Mend the arguments of a call that has ended, where that was requested."""
+    header = parser.header
+    if parser.mends is None or ending == NO_TOKEN or header is None or not _is_call(header):
+        return
+    tool = BUILT_IN_TOOLS.get(header.recipient or "")
+    is_free_text = tool is not None and not tool.namespace.tools  # such as code
+    if is_free_text or RecoveryKind.MENDED_ARGUMENTS not in parser.repairs:
+        return
+    mended = mend_json(parser.text)
+    if mended is not None and parser.mends(message_of(header, mended.text)):
+        parser.recover(RecoveryKind.MENDED_ARGUMENTS, parser.text)
+        parser.text = mended.text
+
+
+def _in_call(parser: ParserState, token: int) -> None:
+    """Take a stop token, or the start of a header, in a body: in the open JSON of a call, wait."""
+    if token != CHANNEL and _has_open_json(parser):
+        _release_role(parser)  # the word `assistant` is a part of the JSON
+    if parser.phase is Phase.BODY and parser.holds_calls and _has_open_json(parser):
+        parser.phase = Phase.OPEN_CALL
+        parser.expect_anything()
+        _wait_in_call(parser, token)
+    else:
+        _END_OF_BODY[token](parser, token)
+
+
+def _has_open_json(parser: ParserState) -> bool:
+    header, begun = parser.header, parser.text.lstrip()[:1]
+    if header is None or not _is_call(header) or begun not in ("", "{", "["):
+        return False
+    parser.json = parser.json.read(parser.text[parser.json.length :])
+    return parser.json.depth > 0 or not begun
+
+
+def _wait_in_call(parser: ParserState, token: int) -> None:
+    """Keep a token until the call's JSON is closed, or a whole header shows that it was cut."""
+    parser.held.append(token)
+    if token == MESSAGE and not parser.json.in_string and _names_channel(parser):
+        _give_up_call(parser, NO_TOKEN)
+    elif token < FIRST_SPECIAL:
+        text = parser.tokenizer.decode_bytes([token]).decode("utf-8", "replace")
+        if not parser.json.depth and text.lstrip()[:1] not in ("", "{", "["):
+            _give_up_call(parser, NO_TOKEN)  # before the call's JSON stands something else
+            return
+        parser.json = parser.json.read(text)
+        if parser.json.depth <= 0 and text.strip():
+            _go_on_with_call(parser)
+
+
+def _names_channel(parser: ParserState) -> bool:
+    """Whether the tokens that wait are a sound header of the assistant, up to its end."""
+    if START not in parser.held:
+        return False
+    header = parser.held[parser.held.index(START) + 1 : -1]
+    return parser.tokenizer.decode(header).startswith(_SOUND_STARTS)
+
+
+def _go_on_with_call(parser: ParserState) -> None:
+    """Add the tokens that waited to the call; special ones only where they are in a string."""
+    held, parser.held = parser.held, []
+    parser.phase = Phase.BODY
+    parser.expect_text()
+    parser.json = OpenJson().read(parser.text)
+    for token in held:
+        if token < FIRST_SPECIAL:
+            parser.add_token(token)
+            continue
+        parser.recover(RecoveryKind.SPECIAL_TOKEN, spelling(token))
+        parser.flush_character()
+        parser.json = parser.json.read(parser.text[parser.json.length :])
+        if parser.json.in_string:
+            parser.add_text(spelling(token))
+
+
+def _end_open_call(parser: ParserState, token: int) -> None:
+    """End a call whose JSON is open; all that waited stands before its stop token."""
+    _go_on_with_call(parser)
+    _close(parser, token)
+
+
+def _give_up_call(parser: ParserState, _token: int) -> None:
+    """Read the tokens that waited as what they are: the call was cut before the first of them."""
+    held, parser.held = parser.held, []
+    parser.phase = Phase.BODY
+    parser.expect_text()
+    _END_OF_BODY[held[0]](parser, held[0])
+    for token in held[1:]:
+        parser.take(token)
+
+
+def _end_in_open_call(parser: ParserState, token: int) -> None:
+    parser.holds_calls = False  # or tokens might wait again and again
+    _give_up_call(parser, token)
+    _dispatch(parser, token)
 
 
 def _start_in_body(parser: ParserState, token: int) -> None:
@@ -470,6 +683,12 @@ def _end_in_body(parser: ParserState, _token: int) -> None:
     parser.close_message()
 
 
+_END_OF_BODY: Row = {
+    START: _start_in_body,
+    CHANNEL: _channel_in_body,
+    **dict.fromkeys(STOP_TOKENS, _close),
+}
+_SOUND_STARTS = tuple(f"assistant<|channel|>{channel}" for channel in CHANNELS)
 _LEFT_OUT: Row = {TokenKind.SPECIAL: _leave_out_special, TokenKind.UNKNOWN: _leave_out_unknown}
 _HEADER_PARTS = (CHANNEL, CONSTRAIN, MESSAGE)
 
@@ -492,9 +711,8 @@ _HEADER: Row = {
     **_LEFT_OUT,
 }
 _BODY: Row = {
-    START: _start_in_body,
-    CHANNEL: _channel_in_body,
-    **dict.fromkeys(STOP_TOKENS, _close),
+    **dict.fromkeys((START, CHANNEL, END, RETURN), _in_call),
+    CALL: _close,
     TokenKind.TEXT: _add_token,
     TokenKind.EOS: _end_in_body,
     **_LEFT_OUT,
@@ -513,4 +731,10 @@ LENIENT_TRANSITIONS: Transitions = {
     Phase.HEADER_IN_BODY: _HEADER,
     Phase.BODY: _BODY,
     Phase.BODY_ROLE: _BODY,
+    Phase.OPEN_CALL: {
+        **dict.fromkeys((START, *_HEADER_PARTS, END, RETURN, TokenKind.TEXT), _wait_in_call),
+        CALL: _end_open_call,
+        TokenKind.EOS: _end_in_open_call,
+        **_LEFT_OUT,
+    },
 }

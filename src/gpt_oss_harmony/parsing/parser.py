@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
 from operator import index
 from typing import Any, Protocol, TypeAlias
 
@@ -22,6 +23,7 @@ from .recovery import DamagedHeader, Recovery, RecoveryKind
 from .state import (
     NO_SPLIT_TOKENS,
     ContentDelta,
+    MendCheck,
     ParserState,
     StreamState,
     decode_next,
@@ -58,6 +60,9 @@ class StreamableParser:
     - `tools` are the recipients that the conversation declares, such as ``functions.get_weather``.
     - `repairs` are the kinds of repairs after which a message may still be a call (default: all). A
       call that needed another repair has no recipient, and is recorded as ``refused-call``.
+    - With `mend_arguments`, arguments that are nearly JSON become JSON when their call ends
+      (`mend_json`); deltas have them as they were written. A function decides for each message with
+      mended arguments whether it may have them. It needs lenient mode.
 
     All properties can be read after every token. `messages`, `tokens` and `recoveries` are copies.
     A parser can be copied and pickled at any token; the copy and the original go on independently.
@@ -80,9 +85,12 @@ class StreamableParser:
         role: Role | str | None,
         *,
         strict: bool = True,
-        tools: Collection[str] = (),
-        repairs: Collection[RecoveryKind] = ALL_REPAIRS,
+        tools: Collection[str] | None = None,
+        repairs: Collection[RecoveryKind] | None = None,
+        mend_arguments: bool | MendCheck = False,
     ) -> None:
+        if strict and mend_arguments:
+            raise ValueError("mend_arguments repairs what the model wrote: it needs strict=False")
         if not isinstance(getattr(encoding, "tokenizer", None), Tokenizer):
             raise TypeError(
                 f"encoding must be a HarmonyEncoding, not {type(encoding).__name__}; "
@@ -98,9 +106,10 @@ class StreamableParser:
             encoding.tokenizer,
             transitions,
             None if role is None else Role(role),
-            frozenset(tools),
+            frozenset(tools or ()),
             strict=strict,
-            repairs=repairs if repairs is ALL_REPAIRS else frozenset(map(RecoveryKind, repairs)),
+            repairs=ALL_REPAIRS if repairs is None else frozenset(map(RecoveryKind, repairs)),
+            mends=_accept if mend_arguments is True else mend_arguments or None,
         )
         self._encoded = _EncodedBody()
 
@@ -246,6 +255,24 @@ class StreamableParser:
         return [*map(int, self._state.received)]
 
     @property
+    def token_counts(self) -> list[int]:
+        """The numbers of tokens of the messages that have ended, with their headers and stops.
+
+        If several messages end with one token, which only repairs do, the last one has it.
+        """
+        return [end - start for start, end in pairwise([0, *self._state.ends])]
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """The number of tokens of the messages on `analysis` that are no calls."""
+        counted = zip(self._state.messages, self.token_counts, strict=True)
+        return sum(
+            count
+            for message, count in counted
+            if message.channel == "analysis" and message.recipient is None
+        )
+
+    @property
     def recoveries(self) -> list[Recovery]:
         """The repairs so far; always empty in strict mode."""
         return self._state.recoveries.copy()
@@ -339,12 +366,25 @@ def parse_messages(
     role: Role | str | None,
     *,
     strict: bool,
-    tools: Collection[str],
+    tools: Collection[str] | None,
+    repairs: Collection[RecoveryKind] | None,
+    mend_arguments: bool | MendCheck,
 ) -> list[Message]:
     """Parse a whole completion, or a whole prompt, into its messages."""
-    parser = StreamableParser(encoding, role, strict=strict, tools=tools)
+    parser = StreamableParser(
+        encoding,
+        role,
+        strict=strict,
+        tools=tools,
+        repairs=repairs,
+        mend_arguments=mend_arguments,
+    )
     parser._process_all(tokens, check_first=strict)
     return parser.process_eos().messages
+
+
+def _accept(_message: Message) -> bool:
+    return True
 
 
 def _token_id(token: object, *, strict: bool) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import HarmonyError
+from .mended_json import Mend, mend_json
 from .state import ContentDelta
 
 __all__ = ["LEVEL_LIMIT", "JsonBodies", "JsonBody", "JsonDelta", "JsonTextError", "PartialJson"]
@@ -71,11 +72,24 @@ class PartialJson:
     [('days', 1), ('days',), ()]
     >>> reader.finish()
     {'city': 'Tokyo', 'days': [1, 2]}
+
+    With `mends`, text that is not JSON raises no error before `finish`, which mends it if it has
+    one meaning (`mend_json`); `mended` lists how. `value` stays as it was until then.
+
+    >>> reader = PartialJson(mends=True)
+    >>> _ = reader.feed("{'a': 1}")
+    >>> reader.finish(), [mend.value for mend in reader.mended]
+    ({'a': 1}, ['quotes'])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, mends: bool = False) -> None:
+        self.mended: tuple[Mend, ...] = ()
+        """The mends of the whole value, after `finish`."""
+        self._whole: list[str] | None = [] if mends else None
         self.is_complete = False
         """True once the value has its last character; a number needs `finish`."""
+        self.problem: JsonTextError | None = None
+        """Why the text is not JSON, once it is not."""
         self._position = 0
         self._root: Any = None
         self._containers: list[dict[str, Any] | list[Any]] = []
@@ -114,8 +128,14 @@ class PartialJson:
     def feed(self, text: str) -> list[JsonDelta]:
         """Read a piece of the text; return what it adds, in order.
 
-        Raises `JsonTextError` for a text that is not JSON; the value so far stays.
+        Raises `JsonTextError` for a text that is not JSON: `value` stays as it was before the wrong
+        character, and nothing more can be read.
         """
+        if self._whole is not None:
+            self._whole.append(text)
+            if self.problem is not None:
+                return []
+        self._check()
         deltas: list[JsonDelta] = []
         at = 0
         while at < len(text):
@@ -123,7 +143,11 @@ class PartialJson:
                 at = self._read(text, at, deltas)
             except JsonTextError as error:
                 error.position += self._position
-                raise
+                self.is_complete = False
+                self.problem = error
+                if self._whole is None:
+                    raise
+                return deltas
         self._position += len(text)
         gained = self._take_gained()
         if gained and not self._is_key:
@@ -131,12 +155,30 @@ class PartialJson:
         return deltas
 
     def finish(self) -> Any:
-        """Return the whole value. Raises `JsonTextError` if it is not complete."""
-        if self._read == self._read_number:
-            self._end_number(0, [])
+        """Return the whole value. Raises `JsonTextError` if it is not complete; nothing changes."""
+        if self.problem is not None and self._whole is not None:
+            mended = mend_json("".join(self._whole))
+            if mended is not None:
+                self.mended = mended.mends
+                self._root, self.problem, self._whole = json.loads(mended.text), None, None
+                self.is_complete, self._read = True, self._read_end
+                self._containers, self._keys, self._text = [], [], []
+                return self._root
+        self._check()
+        if self._read == self._read_number and not self._containers:
+            digits = list(self._text)
+            try:
+                self._end_number(self._position, [])
+            except JsonTextError:
+                self._text = digits
+                raise
         if not self.is_complete:
             raise JsonTextError("the value is not complete", self._position)
         return self._root
+
+    def _check(self) -> None:
+        if self.problem is not None:
+            raise self.problem
 
     # Reading; each method reads from a position and returns the next one
 

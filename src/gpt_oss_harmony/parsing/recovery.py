@@ -78,6 +78,9 @@ class RecoveryKind(str, Enum):
     """A special token has no meaning at its place. It is left out."""
     UNKNOWN_TOKEN = "unknown-token"
     """A token id is outside the vocabulary. It is left out."""
+    MENDED_ARGUMENTS = "mended-arguments"
+    """The arguments of a call are nearly JSON, and mending was requested. They are JSON now; the
+    record has them as they were written."""
     INVALID_UTF8 = "invalid-utf8"
     """Bytes are not UTF-8. They are replaced by U+FFFD, as in strict mode."""
 

@@ -16,8 +16,10 @@ from ..tokens.special_tokens import CHANNEL, CHANNEL_TEXT, CONSTRAIN_TEXT
 from .header_words import (
     CHANNELS,
     KNOWN_TYPES,
+    LONGEST_NAME,
     TYPES,
     Piece,
+    answers_assistant,
     find_tool,
     nearest_channel,
     nearest_role,
@@ -58,7 +60,7 @@ def read_sound(
     header = header._replace(name=header.name or name)
     recipient = header.recipient
     if recipient is not None and recipient not in tools and f"to={recipient}" not in text:
-        if header.content_type is not None:
+        if header.content_type is not None or recipient not in text.rpartition(CHANNEL_TEXT)[2]:
             return None
         header = header._replace(recipient=None, content_type=recipient)
     return header if _names_only_what_it_says(header, tools, after_call=after_call) else None
@@ -70,6 +72,8 @@ def _names_only_what_it_says(header: Header, tools: AbstractSet[str], *, after_c
     if channel is not None and channel not in CHANNELS and not _is_free(channel, tools):
         return False
     if not (recipient is None or is_answer or _names_itself(recipient, tools)):
+        return False
+    if role is Role.TOOL and recipient and not is_answer and answers_assistant(recipient, tools):
         return False
     if role is Role.TOOL and name == role.value:
         is_alone = recipient is None and content_type in (None, *KNOWN_TYPES)
@@ -87,8 +91,8 @@ def _names_itself(word: str, tools: AbstractSet[str]) -> bool:
     """Whether a word is a declared tool, or a name that means nothing else."""
     if word.split() != [word] or word.startswith(("to=", CONSTRAIN_TEXT)):
         return False
-    if word in tools:
-        return True
+    if word in tools or len(word) > LONGEST_NAME:
+        return word in tools
     tool = find_tool(word, tools)
     return tool.name == word if tool else word not in CHANNELS and word not in TYPES
 

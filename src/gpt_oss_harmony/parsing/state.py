@@ -21,10 +21,14 @@ BARE_HEADER) and BODY. The others are places where damage makes lenient parsing 
      │ <|end|>          │
      ▼      │           └── no header: the body goes on
     ENDED_TEXT
+
+A special token inside the open JSON of a call leads from BODY to OPEN_CALL, where tokens wait until
+the JSON is closed: they are then text of the call.
 """
 
 from __future__ import annotations
 
+import re
 from codecs import utf_8_decode
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -41,6 +45,8 @@ from .recovery import DamagedHeader, Recovery, RecoveryKind
 __all__ = [
     "Action",
     "ContentDelta",
+    "MendCheck",
+    "OpenJson",
     "ParserState",
     "Phase",
     "StreamState",
@@ -48,6 +54,7 @@ __all__ = [
     "TokenKind",
     "Transitions",
     "decode_next",
+    "message_of",
     "spelling",
 ]
 
@@ -73,6 +80,7 @@ class Phase(Enum):
     HEADER_IN_BODY = ("the rest of what may be a header inside a body", StreamState.HEADER)
     BODY = ("the rest of a body", StreamState.CONTENT)
     BODY_ROLE = ("whether `assistant` in a body begins a header", StreamState.CONTENT)
+    OPEN_CALL = ("whether a call whose JSON is open goes on", StreamState.CONTENT)
 
     def __init__(self, awaited: str, state: StreamState) -> None:
         self.awaited = awaited
@@ -109,6 +117,36 @@ class SuspendedBody(NamedTuple):
 
     header: Header
     text: str
+
+
+class OpenJson(NamedTuple):
+    """What is open after so many characters of JSON; the JSON itself may be wrong."""
+
+    length: int = 0
+    depth: int = 0
+    in_string: bool = False
+    is_escaped: bool = False
+    """Whether the last character escapes the next one."""
+
+    def read(self, text: str) -> OpenJson:
+        """Read more text.
+
+        >>> OpenJson().read('{"a": ["b').depth, OpenJson().read('{"\\\\').read('"').in_string
+        (2, True)
+        """
+        length, depth, in_string, is_escaped = self
+        end = start = 1 if is_escaped and text else 0
+        for found in _JSON_SIGNS.finditer(text, start):
+            sign, end = found[0], found.end()
+            if sign == '"':
+                in_string = not in_string
+            elif not in_string and len(sign) == 1:
+                depth += 1 if sign in "{[" else -1
+        is_escaped = text[end:].endswith("\\") if text else is_escaped
+        return OpenJson(length + len(text), depth, in_string, is_escaped)
+
+
+_JSON_SIGNS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 
 
 class SplitTokens(dict[int, "tuple[str | None, list[str | None], SplitTokens]"]):
@@ -153,12 +191,16 @@ class ParserState:
         "cut_header",
         "damaged",
         "delta",
+        "ends",
         "given_role",
         "header",
         "header_tokens",
         "held",
+        "holds_calls",
         "incomplete",
+        "json",
         "last_stop",
+        "mends",
         "messages",
         "partial",
         "phase",
@@ -186,14 +228,17 @@ class ParserState:
         *,
         strict: bool,
         repairs: AbstractSet[RecoveryKind],
+        mends: MendCheck | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.transitions = transitions
         self.strict = strict
         self.tools = tools
         self.repairs = repairs
+        self.mends = mends
         self.received: list[int] = []
         self.messages: list[Message] = []
+        self.ends: list[int] = []  # the number of tokens at the end of each message
         self.recoveries: list[Recovery] = []
         self.damaged: list[DamagedHeader] = []
         self.phase = Phase.BETWEEN if role is None else Phase.BARE_HEADER
@@ -216,7 +261,9 @@ class ParserState:
         self._unread = 0  # ... the tokens from this index, which are only text
         self.added: list[ContentDelta] = []  # the text that the current step has added
         # Only the lenient transitions use these:
-        self.held: list[int] = []  # the tokens of TEXT, ENDED_TEXT and BODY_ROLE
+        self.held: list[int] = []  # the tokens of TEXT, ENDED_TEXT, BODY_ROLE and OPEN_CALL
+        self.json = OpenJson()  # of the open body
+        self.holds_calls = True  # until the end of the tokens has shown that a call was cut
         self.suspended: SuspendedBody | None = None
         self.last_stop: int | None = None
         self.cut_header: list[int] = []  # the last header, if <|end|> came before its body
@@ -418,6 +465,7 @@ class ParserState:
         self.header = header
         self.header_tokens = []
         self.body_start = len(self.received)
+        self.json = OpenJson()
         self.given_role = None
         self.role, _, self.channel, self.recipient, self.content_type = header
         self.expect_text()
@@ -458,23 +506,30 @@ class ParserState:
 
     def add_message(self, header: Header, text: str) -> None:
         """Append a message to the result."""
-        self.messages.append(
-            Message(
-                author=Author(role=header.role, name=header.name),
-                content=[TextContent(text=text)],
-                channel=header.channel,
-                recipient=header.recipient,
-                content_type=header.content_type,
-            )
-        )
+        self.ends.append(len(self.received))
+        self.messages.append(message_of(header, text))
 
     def recover(self, kind: RecoveryKind, text: str = "") -> None:
         """Note a repair at the current token."""
         self.recoveries.append(Recovery(kind, max(len(self.received) - 1, 0), text))
 
 
+MendCheck: TypeAlias = Callable[[Message], bool]
+"""Whether a call may have its mended arguments."""
+
 Action: TypeAlias = Callable[[ParserState, int], None]
 Transitions: TypeAlias = Mapping[Phase, Mapping["int | TokenKind", Action]]
+
+
+def message_of(header: Header, text: str) -> Message:
+    """Return the message with this header and body."""
+    return Message(
+        author=Author(role=header.role, name=header.name),
+        content=[TextContent(text=text)],
+        channel=header.channel,
+        recipient=header.recipient,
+        content_type=header.content_type,
+    )
 
 
 def decode_next(partial: bytes, data: bytes) -> tuple[str, bytes]:

@@ -22,7 +22,11 @@ _LOST_MARKERS = re.compile(
     # After the arguments of a call, two words of a header suffice without a role.
     rf"|(?<=[}}\]])(?:commentary)?(?:{_CHANNEL})(?=[A-Z])"
 )
-_LOST_CHANNEL = re.compile(rf"\s*(?:{_CHANNEL})(?::\s|(?=[A-Z0-9]|\s+to=))")
+_LOST_CHANNEL = re.compile(
+    rf"\s*(?:(?:{_CHANNEL})(?::\s|(?=[A-Z0-9\"*#{{\[\u0370-\u1fff\u3040-\uffef]|\s+to=))"
+    r"|(?:analysis|commentary)(?=[^\W_]))"  # no word begins with them, as `finally` does
+)
+_LOST_THOUGHT = re.compile(r"\s*(?:analysis|commentary)\b")
 # The prompt has ended in this word, which models then write again.
 _REPEATED_ROLE = re.compile(r"\Aassistant(?::\s*|\s+)")
 
@@ -53,7 +57,9 @@ def split_plain_text(
         reading = read_unfinished([Piece(None, part)], Role.ASSISTANT, tools)
         header, body = reading.header, reading.body
         is_call = part.lstrip().startswith("to=") and header.recipient in tools
-        if is_call or start or _LOST_MARKERS.match(part) or _LOST_CHANNEL.match(part):
+        is_thought = end < len(text) and _LOST_THOUGHT.match(part)
+        is_marked = start or is_thought or _LOST_MARKERS.match(part) or _LOST_CHANNEL.match(part)
+        if is_call or is_marked:
             body = body.removeprefix(":").lstrip()
         else:
             channel = default_channel if end == len(text) else "analysis"

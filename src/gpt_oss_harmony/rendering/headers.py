@@ -14,16 +14,16 @@ so the boundaries between pieces are part of the format.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeAlias
 
 from ..config import HeaderStyle
 from ..conversation.header import INVISIBLE, ROLES, Header
-from ..conversation.messages import Role
+from ..conversation.messages import Message, Role
 from ..errors import ConversationError
 from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, MESSAGE, START
 
-__all__ = ["HeaderPiece", "check_header", "header_pieces"]
+__all__ = ["HeaderChange", "HeaderPiece", "check_header", "header_pieces", "renderable_messages"]
 
 HeaderPiece: TypeAlias = "str | int"
 """Text, or the id of a special token."""
@@ -108,6 +108,71 @@ def check_header(header: Header) -> None:
     if role is Role.TOOL and name is not None and _NAMED_LIKE_ROLE.match(name):
         problem = f"a tool named {name[:100]!r} would be read as a role; rename the tool"
         raise ConversationError(problem, field="author.name")
+
+
+class HeaderChange(NamedTuple):
+    """A field of a message that no header can have, and what takes its place.
+
+    `message` is the index of the message; `after` is None for a field that was left out.
+    """
+
+    message: int
+    field: str
+    before: str | None
+    after: str | None
+
+
+def renderable_messages(
+    messages: Iterable[Message],
+) -> tuple[list[Message], list[HeaderChange]]:
+    """Return messages that can be rendered, and what was changed; sound messages stay as they are.
+
+    Models write names that no header can have, as in ``to=a=b``: the parser returns them, and the
+    next prompt could not be rendered. In such a name, ``_`` takes the place of what is not allowed.
+
+    >>> call = Message.from_role_and_content(Role.ASSISTANT, "{}").with_recipient("a=b")
+    >>> (renamed,), changes = renderable_messages([call])
+    >>> renamed.recipient, changes
+    ('a_b', [HeaderChange(message=0, field='recipient', before='a=b', after='a_b')])
+    """
+    renderable: list[Message] = []
+    changes: list[HeaderChange] = []
+    for index, message in enumerate(messages):
+        author = message.author
+        before = {
+            "author.name": author.name,
+            "channel": message.channel,
+            "recipient": message.recipient,
+            "content_type": message.content_type,
+        }
+        after = {field: _allowed_value(field, value) for field, value in before.items()}
+        name = after["author.name"]
+        if author.role is Role.TOOL and (name is None or _NAMED_LIKE_ROLE.match(name)):
+            after["author.name"] = f"{name or Role.TOOL.value}_" if name else Role.TOOL.value
+        changed = [
+            HeaderChange(index, field, value, after[field])
+            for field, value in before.items()
+            if value != after[field]
+        ]
+        if changed:
+            named = author.model_copy(update={"name": after.pop("author.name")})
+            message = message.model_copy(update={**after, "author": named})
+        renderable.append(message)
+        changes += changed
+    return renderable, changes
+
+
+def _allowed_value(field: str, value: str | None) -> str | None:
+    if not value:
+        return None
+    constrained = CONSTRAIN_TEXT if field == "content_type" else ""
+    is_constrained = bool(constrained) and value.startswith(constrained)
+    rest = value.removeprefix(constrained) if is_constrained else value
+    spaced = " " if is_constrained and rest.startswith(" ") else ""  # the guide has a space there
+    rest = _ENDS_FIELD.sub("_", rest.removeprefix(spaced))
+    if field == "channel":
+        rest = rest.replace("<", "_")
+    return f"{constrained}{spaced}{rest}" if is_constrained else rest
 
 
 def _content_type(header: Header, content_type: str, style: HeaderStyle) -> Iterator[HeaderPiece]:

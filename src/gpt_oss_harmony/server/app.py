@@ -7,7 +7,6 @@ import ctypes
 import functools
 import gc
 import logging
-import os
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -34,9 +33,7 @@ from .auth.api_keys import ApiKeys, counted
 from .auth.limits import KeyLimiter, Quota, SharedKeyLimiter
 from .chat.routes import router as chat_router
 from .chat.stored import router as stored_chat_router
-from .cluster.hub import HubAdmission, Worker
-from .cluster.peers import Channel, Peers, PostgresChannel, SocketChannel
-from .completions.routes import router as completions_router
+from .completions import router as completions_router
 from .containers import router as containers_router
 from .conversations import router as conversations_router
 from .encryption import ItemCipher
@@ -52,10 +49,12 @@ from .http.errors import (
 from .http.requests import DecodedBodies, RequestSizeLimit, cancel_all
 from .limited_route import in_pool
 from .live_responses import LiveResponses, answer_peer
-from .messages.routes import router as messages_router
+from .messages import router as messages_router
 from .metrics import Metrics
 from .models import router as models_router
 from .observation import RequestObserver
+from .ollama import router as ollama_router
+from .peers import Peers, PostgresChannel
 from .pools import Pools
 from .responses.routes import router as responses_router
 from .responses.websocket import router as websocket_router
@@ -106,30 +105,25 @@ def create_app(
     settings: Settings | None = None,
     tools: Sequence[Tool[Any]] = (),
     *,
-    worker: Worker | None = None,
     telemetry: Telemetry | None = None,
 ) -> FastAPI:
     """Make the ASGI application.
 
     The server runs the `tools` (`browser`, `python` and those of MCP servers) for requests that
-    name them. The caller closes the engine and the tools after the application. `worker` is this
-    process if several processes serve together.
+    name them. The caller closes the engine and the tools after the application.
     """
     settings = settings or Settings()
     by_name = {tool.namespace.name: tool for tool in tools}
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
-        folder = None if worker is None else worker.folder
         limit = settings.max_stored_bytes
-        opening = asyncio.to_thread(
-            Store, settings.database, workers=folder, max_stored_bytes=limit
-        )
+        opening = asyncio.to_thread(Store, settings.database, max_stored_bytes=limit)
         with await opening as store:
             await asyncio.to_thread(store.start_serving)
             path = settings.key_file
             cipher = ItemCipher.with_new_key() if path is None else ItemCipher.from_file(path)
-            services = _services(engine, settings, store, cipher, by_name, worker, telemetry)
+            services = _services(engine, settings, store, cipher, by_name, telemetry)
             app.state.services = services
             store.quota.on_refusal = services.metrics.storage_refusals.inc
             await asyncio.to_thread(_prepare_tables, grammar=settings.grammar)
@@ -137,7 +131,7 @@ def create_app(
             upkeep = [
                 asyncio.ensure_future(_repeat(partial(_maintain, services), _MAINTENANCE_INTERVAL)),
                 asyncio.ensure_future(_repeat(_return_memory, _MAINTENANCE_INTERVAL)),
-                asyncio.ensure_future(_repeat(store.start_serving, _LEASE_INTERVAL)),
+                asyncio.ensure_future(_repeat(partial(_serve_on, services), _LEASE_INTERVAL)),
             ]
             yield
             await services.live_responses.end_all(shutting_down())
@@ -153,7 +147,6 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.worker = worker
     app.add_middleware(DecodedBodies, limit=settings.max_request_bytes)
     app.add_middleware(RequestSizeLimit, limit=settings.max_request_bytes)
     add_error_handlers(app)
@@ -181,19 +174,16 @@ def _services(
     store: Store,
     cipher: ItemCipher,
     tools: Mapping[str, Tool[Any]],
-    worker: Worker | None,
     telemetry: Telemetry | None,
 ) -> Services:
     """Make what the routes share."""
-    pools, metrics, live_responses = Pools(), Metrics(), LiveResponses()
-    channel: Channel | None = None
-    if store.postgres_url is not None:
-        channel = PostgresChannel(store.postgres_url, store.server_id)
-    elif worker is not None:
-        channel = SocketChannel(worker.folder, store.server_id)
+    names = settings.model_names or (engine.model,)
+    metrics = Metrics(names[0] if settings.vllm_metrics else None)
+    pools, live_responses = Pools(), LiveResponses()
+    url = store.postgres_url
+    channel = None if url is None else PostgresChannel(url, store.server_id)
     # Through a channel are other servers, which may get requests with the same keys.
     shared = channel is not None
-    admission = Admission(settings.max_running, settings.max_waiting)
     async_store = AsyncStore(store, pools.store)
     return Services(
         engine=engine,
@@ -204,12 +194,18 @@ def _services(
         keys=ApiKeys(store.keys, settings.api_keys),
         pools=pools,
         limiter=SharedKeyLimiter(store.key_requests, pools.keys) if shared else KeyLimiter(),
-        admission=admission if worker is None else HubAdmission(worker),
+        admission=Admission(settings.max_running, settings.max_waiting),
         live_responses=live_responses,
-        file_texts=FileTexts(async_store, pools.encoding),
+        file_texts=FileTexts(
+            async_store, pools.encoding, refuses_others=settings.attachments == "refuse"
+        ),
         peers=Peers(store.server_id, channel, partial(answer_peer, live_responses)),
         metrics=metrics,
-        unknown_fields=UnknownFields(metrics, settings.unknown_fields),
+        unknown_fields=UnknownFields(
+            metrics,
+            settings.unknown_fields,
+            refuses_tools=settings.missing_tools == "refuse",
+        ),
         request_bytes=Quota(_LARGE_REQUESTS * settings.max_request_bytes, "bytes of requests"),
         sockets=Quota(_SOCKETS, "WebSockets"),
         telemetry=telemetry,
@@ -230,6 +226,7 @@ def _api_routes() -> list[BaseRoute]:
         tokens_router,
         plain_tokens_router,
         models_router,
+        ollama_router,
         status_router,
         conversations_router,
         containers_router,
@@ -250,6 +247,13 @@ def _prepare_tables(*, grammar: bool) -> None:
 def _maintain(services: Services) -> None:
     services.store.blocking.maintain()
     services.metrics.database_bytes.set(services.store.blocking.size())
+
+
+def _serve_on(services: Services) -> None:
+    """Keep the lease, and end in the database what ended while it was away."""
+    store = services.store.blocking
+    store.start_serving()
+    services.live_responses.reconcile(store.responses)
 
 
 async def _repeat(upkeep: Callable[[], object], seconds: float) -> None:
@@ -336,7 +340,6 @@ def make_server(
     app: FastAPI, settings: Settings, on_start: Callable[[], None] = lambda: None
 ) -> uvicorn.Server:
     """Make the server of an application; set its `should_exit` to end it gracefully."""
-    worker: Worker | None = app.state.worker
     config = HttpConfig(
         app,
         RequestTimes(settings.head_seconds, settings.body_seconds),
@@ -345,8 +348,7 @@ def make_server(
         timeout_graceful_shutdown=round(settings.shutdown_seconds) + _CLOSING_SECONDS,
         ws_max_size=settings.max_request_bytes,
         ws_per_message_deflate=False,  # a few bytes could become a message of this size
-        # A worker accepts one connection at a time, so that the next may go to an idle worker.
-        backlog=_BACKLOG if worker is None else 1,
+        backlog=_BACKLOG,
     )
     return _Server(config, app, on_start)
 
@@ -378,12 +380,6 @@ class _Server(uvicorn.Server):
         for listener in sockets or ():
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await super().startup(sockets)
-        worker: Worker | None = self._app.state.worker
-        if worker is not None:
-            for listener in sockets or ():
-                listener.listen(_BACKLOG)  # connections that wait for any worker
-            if self.started:
-                await worker.first("begin", process=os.getpid())
         if self.started:
             self._on_start()
 

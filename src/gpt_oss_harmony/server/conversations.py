@@ -12,10 +12,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from ..apis.input_items import input_items_of
 from ..apis.request_body import Metadata, RequestBody
-from ..apis.requests import ResponsesRequest
-from ..apis.turn_request import turn_of_response
+from ..apis.responses.request import ResponsesRequest, input_items_of, turn_of_response
 from ..errors import ConversationError
 from .auth.api_keys import AuthenticatedCaller
 from .encryption import OwnerCipher

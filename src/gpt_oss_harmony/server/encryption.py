@@ -23,7 +23,7 @@ from typing import Any
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from ..apis.items import HistoryItem, message_text
+from ..apis.items import HistoryItem
 from ..conversation.messages import Message
 from ..errors import HarmonyError
 from ..sampled_messages import SampledMessage
@@ -80,12 +80,22 @@ class ItemCipher:
 
     def encrypt(self, item: Mapping[str, Any], owner: str) -> str:
         """Encrypt JSON for the owner with this id; the text is ASCII."""
-        self._read_again()
-        name, key = self._keys[0]
-        nonce = secrets.token_bytes(_NONCE_BYTES)
         packed = zlib.compress(json.dumps(dict(item), separators=(",", ":")).encode("ascii"))
-        ciphertext = key.encrypt(nonce, packed, _associated_data(owner))
-        return _PREFIX + base64.urlsafe_b64encode(name + nonce + ciphertext).decode("ascii")
+        sealed = self._seal(packed, _associated_data(owner))
+        return _PREFIX + base64.urlsafe_b64encode(sealed).decode("ascii")
+
+    def sign(self, fields: Sequence[str], owner: str) -> str:
+        """Return hexadecimal digits with which `is_signed` knows these texts again."""
+        return self._seal(b"", _signed_data(owner, fields)).hex()
+
+    def is_signed(self, signature: str, fields: Sequence[str], owner: str) -> bool:
+        """Return whether `sign` made this signature of the same texts for the same owner."""
+        try:
+            data = bytes.fromhex(signature)
+        except ValueError:
+            return False
+        # Several texts are the same bytes, but only one of them was written by `sign`.
+        return data.hex() == signature and self._open(data, _signed_data(owner, fields)) == b""
 
     def decrypt(self, text: str, owner: str) -> dict[str, Any]:
         """Decrypt a text of `encrypt` for the same owner. Raises `DecryptionError` otherwise."""
@@ -95,20 +105,30 @@ class ItemCipher:
             data = b""
         # Several texts decode to the same bytes, but only one of them was encrypted.
         if text == _PREFIX + base64.urlsafe_b64encode(data).decode("ascii"):
-            name, data = data[:_NAME_BYTES], data[_NAME_BYTES:]
-            nonce, ciphertext = data[:_NONCE_BYTES], data[_NONCE_BYTES:]
-            self._read_again()
-            for key in [key for key_name, key in self._keys if key_name == name]:
-                try:
-                    packed = key.decrypt(nonce, ciphertext, _associated_data(owner))
-                except (InvalidTag, ValueError):  # ValueError: it is too short
-                    continue
+            packed = self._open(data, _associated_data(owner))
+            if packed is not None:
                 item: dict[str, Any] = json.loads(zlib.decompress(packed))
                 return item
         raise DecryptionError(
             "the encrypted reasoning was not made by this server for this API key, or was changed; "
             "send it as it came, or leave the item out"
         )
+
+    def _seal(self, data: bytes, associated: bytes) -> bytes:
+        """Encrypt bytes, after the name of the key and a nonce."""
+        self._read_again()
+        name, key = self._keys[0]
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return name + nonce + key.encrypt(nonce, data, associated)
+
+    def _open(self, sealed: bytes, associated: bytes) -> bytes | None:
+        """Decrypt what `_seal` made; None for anything else."""
+        self._read_again()
+        name, rest = sealed[:_NAME_BYTES], sealed[_NAME_BYTES:]
+        for key in [key for key_name, key in self._keys if key_name == name]:
+            with suppress(InvalidTag, ValueError):  # ValueError: it is too short
+                return key.decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], associated)
+        return None
 
     def _read_again(self) -> None:
         """Read the keys if the file has changed; keep the old ones if it cannot be read."""
@@ -189,6 +209,10 @@ def _associated_data(owner: str) -> bytes:
     return _PREFIX.encode() + owner.encode("utf-8", "surrogatepass")
 
 
+def _signed_data(owner: str, fields: Sequence[str]) -> bytes:
+    return _associated_data(json.dumps(["signed", owner, *fields]))
+
+
 def _make_key_file(path: Path) -> None:
     """Make a file with a new key atomically; another server may do the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -240,9 +264,17 @@ class OwnerCipher:
 
     def encrypt_reasoning(self, message: Message) -> str:
         """Encrypt a message of reasoning, as the item that it becomes."""
-        content = [{"type": "reasoning_text", "text": message_text(message)}]
+        content = [{"type": "reasoning_text", "text": message.text}]
         tokens = message.sampled_tokens if isinstance(message, SampledMessage) else None
         return self.encrypt([HistoryItem({"type": "reasoning", "content": content}, tokens)])
+
+    def sign(self, fields: Sequence[str]) -> str:
+        """Sign texts: see `ItemCipher.sign`."""
+        return self.cipher.sign(fields, self.owner)
+
+    def is_signed(self, signature: str, fields: Sequence[str]) -> bool:
+        """Return whether these texts were signed here for this owner."""
+        return self.cipher.is_signed(signature, fields, self.owner)
 
     def decrypt(self, text: str) -> Sequence[HistoryItem] | None:
         """Decrypt items; None if they were not encrypted here for this owner."""

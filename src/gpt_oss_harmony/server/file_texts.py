@@ -1,4 +1,9 @@
-"""The files in requests as text: uploaded files by their ids, and PDF in base64."""
+"""The files in requests as text: uploaded files by their ids, and PDF in base64.
+
+What has no text, such as an image, is refused in messages by users, unless the settings allow a
+note in its place. In the result of a tool it always becomes a note: the model asked for it, and has
+to learn that it is not shown.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from ..apis.requests import ChatRequest, ResponsesRequest
+from ..apis.chat.request import ChatRequest
+from ..apis.conversation_builder import attachment_in
+from ..apis.responses.request import ResponsesRequest
+from ..conversation.json_field import JsonField
 from ..installation import missing_package
 from ..rendering.cache import BoundedCache
 from ..tools.tool import ToolError
@@ -20,6 +28,7 @@ from .stored import AsyncStore
 __all__ = ["FileTexts", "without_read_text"]
 
 _PARTS = ("file", "input_file")
+_TEXTS = ("text", "input_text", "output_text")
 _PDF = "data:application/pdf"
 _PDF_START = b"%PDF-"
 _CHARACTERS = 1_000_000  # of one file
@@ -42,7 +51,8 @@ class FileTexts:
     the process that reads it. All methods raise `ApiError`, which names the part.
     """
 
-    def __init__(self, store: AsyncStore, pool: FairPool) -> None:
+    def __init__(self, store: AsyncStore, pool: FairPool, *, refuses_others: bool = True) -> None:
+        self._refuses_others = refuses_others
         self._store = store
         self._pool = pool
         self._turns = FairSemaphore(_AT_ONCE, lambda owner: _AT_ONCE - 1)
@@ -68,10 +78,14 @@ class FileTexts:
             for name in ("content", "output"):
                 parts = item.get(name) if isinstance(item, Mapping) else None
                 for place, part in enumerate(parts if isinstance(parts, list) else ()):
-                    if not isinstance(part, Mapping) or part.get("type") not in _PARTS:
+                    if not isinstance(part, Mapping) or part.get("type") in _TEXTS:
                         continue
                     path = f"{field}[{index}].{name}[{place}]"
-                    replaced = await self._with_text(owner, part, path)
+                    replaced = None
+                    if part.get("type") in _PARTS:
+                        replaced = await self._with_text(owner, part, path)
+                    if self._refuses_others and item.get("role") == "user":
+                        _refuse_attachment(JsonField(replaced or part, path))
                     if replaced is not None:
                         copy = changed.setdefault(index, {**item})
                         if copy[name] is parts:
@@ -133,6 +147,17 @@ class FileTexts:
                 self._turns.give_back(owner)
             self._texts.put(key, text)
         return text
+
+
+def _refuse_attachment(part: JsonField) -> None:
+    if isinstance(part["type"].value, str) and (kind := attachment_in(part)) is not None:
+        raise ApiError(
+            400,
+            f"this model reads text only, and cannot see the {kind}; leave it out, or start the "
+            "server with --attachments note",
+            param=part.path,
+            code="unsupported_attachment",
+        )
 
 
 def without_read_text(item: Mapping[str, Any]) -> Mapping[str, Any]:

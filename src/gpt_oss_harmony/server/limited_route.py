@@ -74,6 +74,10 @@ class LimitedRoute(APIRoute):
                 caller = await running.enter_async_context(counted(request))
                 take = running.enter_context(services.request_bytes.held_by(caller.owner))
                 receive = _counted_receive(receive, take)
+            for name, value in scope["path_params"].items():
+                if "\0" in value:
+                    problem = "an id has no NUL; send the one that the server gave"
+                    raise ApiError(400, problem, param=name, code="invalid_value")
             await super().handle(scope, receive, send)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any, Protocol
 
-from .cluster.peers import ANSWER_SECONDS
 from .http.errors import ApiError
 from .http.server_sent_events import EventLog
+from .peers import ANSWER_SECONDS
+from .store import Responses
 
 __all__ = ["LiveResponse", "LiveResponses", "answer_peer"]
 
 _CLOSING_SECONDS = 5.0  # in which connections can send the last events
+_MOST_UNSTORED = 256  # ends of responses in memory
 _MIRROR_PACE = 0.05  # seconds between messages to another server with the events of a response
 
 
@@ -53,6 +55,38 @@ class LiveResponses:
     def __init__(self) -> None:
         self._responses: dict[str, LiveResponse] = {}
         self._connections: set[asyncio.Task[None]] = set()
+        self._beginning: set[str] = set()
+        self._unstored: dict[str, Mapping[str, Any]] = {}
+
+    @contextmanager
+    def beginning(self, id: str) -> Generator[None, None, None]:
+        """Count a response as running while its beginning is stored."""
+        self._beginning.add(id)
+        try:
+            yield
+        finally:
+            self._beginning.discard(id)
+
+    def keep_unstored(self, id: str, end: Mapping[str, Any]) -> None:
+        """Keep the arguments of `Responses.finish` until the database is back, if there is room."""
+        if len(self._unstored) < _MOST_UNSTORED:
+            self._unstored[id] = end
+
+    def reconcile(self, stored: Responses) -> None:
+        """End in the database what has ended here, while the database was away; this blocks.
+
+        Call it periodically. A response whose end was not kept fails. Raises `StoreError`.
+        """
+        unstored = dict(self._unstored)
+        for id in stored.running_here():
+            if id in self._responses or id in self._beginning:
+                continue
+            if id in unstored:
+                stored.finish(id, **unstored[id])
+            else:
+                stored.fail(id)
+        for id in unstored:
+            del self._unstored[id]
 
     def add(self, response: LiveResponse) -> None:
         """Add a response that has begun."""

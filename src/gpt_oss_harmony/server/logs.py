@@ -12,12 +12,15 @@ import re
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from .store import StoreError, new_id
 
 __all__ = [
+    "ANSWER_IDS",
     "CURRENT_REQUEST",
     "LoggedRequest",
     "announce",
@@ -40,6 +43,12 @@ class LoggedRequest(NamedTuple):
 
 CURRENT_REQUEST: ContextVar[LoggedRequest | None] = ContextVar("harmony_request", default=None)
 """The current request; also in tasks that it started, such as a background response."""
+
+
+ANSWER_IDS: ContextVar[Mapping[str, str]] = ContextVar(
+    "harmony_answer_ids", default=MappingProxyType({})
+)
+"""The ids of the answer that the current task samples, as attributes of its spans."""
 
 
 def request_id() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
@@ -11,19 +10,21 @@ from types import TracebackType
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
 
+from ..conversation.messages import Message
 from ..engines.engine import EngineError, FinishReason, SampledToken
 from ..engines.repetition import RepetitionDetector
 from ..grammar.errors import GrammarError
 from ..parsing.recovery import Recovery
 from .auth.limits import RequestUsage
+from .vllm_metrics import VllmNames
 
 __all__ = ["CompletionMetrics", "Metrics", "keyword_of"]
 
 _KEYWORDS = {"not", "oneOf", "if", "contains", "uniqueItems", "pattern", "format", "propertyNames"}
 _KEYWORDS |= {"dependencies", "dependentRequired", "dependentSchemas", "unevaluatedProperties"}
 _WAITS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)  # seconds
+_LENGTHS = (1, 10, 100, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)  # tokens
 _STEPS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 
@@ -31,9 +32,12 @@ _LOG = logging.getLogger(__name__)
 
 
 class Metrics:
-    """The metrics of one application, in its own registry."""
+    """The metrics of one application, in its own registry.
 
-    def __init__(self) -> None:
+    With the name of a model as `vllm_model`, they have vLLM's names as well.
+    """
+
+    def __init__(self, vllm_model: str | None = None) -> None:
         registry = self._registry = CollectorRegistry()
         self.requests = Counter(
             "harmony_requests",
@@ -65,6 +69,17 @@ class Metrics:
             "harmony_time_per_output_token_seconds",
             "Average time between the tokens of a completion.",
             _STEPS,
+        )
+        self.completion_seconds = self._histogram(
+            "harmony_completion_seconds",
+            "Time from the arrival of a completion to its end.",
+            _WAITS,
+        )
+        self.completion_prompt = self._histogram(
+            "harmony_completion_prompt_tokens", "Tokens of the prompt of a completion.", _LENGTHS
+        )
+        self.completion_output = self._histogram(
+            "harmony_completion_output_tokens", "Sampled tokens of a completion.", _LENGTHS
         )
         self.prompt_tokens = Counter(
             "harmony_prompt_tokens", "Tokens of prompts.", registry=registry
@@ -127,8 +142,10 @@ class Metrics:
             "harmony_database_bytes",
             "Bytes of the database, with what is free in it; measured once a minute.",
             registry=registry,
-            multiprocess_mode="livemostrecent",
         )
+
+        if vllm_model is not None:
+            VllmNames(registry, vllm_model)
 
     def count_recoveries(self, recoveries: Iterable[Recovery]) -> None:
         """Count the repairs of one completion."""
@@ -149,15 +166,11 @@ class Metrics:
         self._tool_calls.labels(tool, status).inc()
 
     def text(self) -> bytes:
-        """Write the metrics of all workers together, in the text format of Prometheus."""
-        registry = self._registry
-        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # the folder with the files of all workers
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        return generate_latest(registry)
+        """Write the metrics in the text format of Prometheus."""
+        return generate_latest(self._registry)
 
     def _gauge(self, name: str, about: str) -> Gauge:
-        return Gauge(name, about, registry=self._registry, multiprocess_mode="livesum")
+        return Gauge(name, about, registry=self._registry)
 
     def _histogram(self, name: str, about: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, about, buckets=buckets, registry=self._registry)
@@ -210,6 +223,8 @@ class CompletionMetrics:
         self.recoveries: Sequence[Recovery] = ()
         self.unenforced: Sequence[GrammarError] = ()
         self.violations = 0
+        self.said: tuple[Sequence[Message], Sequence[Message]] | None = None
+        """The messages of the prompt and of the answer, if spans may have them."""
         self._gauge = metrics.waiting
 
     @property
@@ -242,7 +257,10 @@ class CompletionMetrics:
             self.error, self.reason = error, "error"
         self._metrics.completions.labels(self.reason).inc()
         self._metrics.completion_tokens.inc(self.sampled)
+        self._metrics.completion_seconds.observe(self.seconds)
         if self.sampled:
+            self._metrics.completion_prompt.observe(self.prompt_tokens)
+            self._metrics.completion_output.observe(self.sampled)
             self._usage.tokens += self.prompt_tokens + self.sampled
         if self.per_token is not None:
             self._metrics.next_tokens.observe(self.per_token)

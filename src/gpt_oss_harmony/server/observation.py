@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .http.errors import speaks_messages
 from .logs import CURRENT_REQUEST, LoggedRequest, request_id_of
-from .unknown_fields import IGNORED_FIELDS
+from .unknown_fields import IGNORED_FIELDS, IGNORED_HEADER
 
 if TYPE_CHECKING:
     from .services import Services
@@ -60,7 +60,8 @@ class RequestObserver:
             kind = message["type"]
             if kind in _STARTS:
                 status = message.get("status", _SWITCHED)  # accepted WebSockets have none
-                MutableHeaders(scope=message).update(_own_headers(scope, request_id))
+                sent = MutableHeaders(scope=message)
+                sent.update(_own_headers(scope, request_id, sent.get(IGNORED_HEADER)))
             await send(message)
 
         is_probe = scope["path"] in _PROBES
@@ -85,10 +86,10 @@ class RequestObserver:
                     _LOG.log(level, "request", extra={"fields": fields})
 
 
-def _own_headers(scope: Scope, request_id: str) -> dict[str, str]:
+def _own_headers(scope: Scope, request_id: str, inside: str | None) -> dict[str, str]:
     headers = {"X-Request-Id": request_id}
     if speaks_messages(scope):
         headers["Request-Id"] = request_id  # the name in Anthropic's API
     if ignored := scope[IGNORED_FIELDS]:
-        headers["Harmony-Ignored"] = ", ".join(ignored)
+        headers[IGNORED_HEADER] = ", ".join([*ignored, *filter(None, [inside])])
     return headers

@@ -14,8 +14,8 @@ from typing import Annotated, TypeAlias, TypeVar
 from fastapi import Depends, Header, Request
 
 from ..apis.request_body import RequestBody
+from ..apis.wire_events import json_text
 from .http.errors import ApiError
-from .json_text import json_text
 from .services import Services
 from .store import Claim, ClaimedError, NotFoundError, Store
 

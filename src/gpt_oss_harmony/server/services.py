@@ -19,12 +19,12 @@ from ..tools.tool import ServerTool, Tool
 from .admission import Admission
 from .auth.api_keys import ApiKeys
 from .auth.limits import KeyLimiter, Quota, SharedKeyLimiter
-from .cluster.peers import Peers
 from .encryption import ItemCipher
 from .file_texts import FileTexts
 from .http.errors import ApiError, shutting_down
 from .live_responses import LiveResponses
 from .metrics import Metrics
+from .peers import Peers
 from .pools import Pools
 from .settings import Settings
 from .stored import AsyncStore

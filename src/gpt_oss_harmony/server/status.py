@@ -74,6 +74,7 @@ _KINDS = {
     "container_files": "files",
     "containers": "files",
     "chat_completions": "chat_completions",
+    "message_threads": "message_threads",
     "conversations": "conversations",
     "conversation_items": "conversations",
     "conversation_sessions": "conversations",
@@ -86,6 +87,7 @@ class StoredUsage(TypedDict):
     chat_completions: int
     conversations: int
     files: int
+    message_threads: int
     responses: int
 
 
@@ -103,7 +105,13 @@ async def retrieve(request: Request, caller: AuthenticatedCaller) -> Usage:
     """Measure what the key has stored; the content of a file counts once."""
     services, owner = services_of(request), caller.owner
     tables = await services.store.run(owner, lambda store: store.quota.used(owner))
-    stored: StoredUsage = {"chat_completions": 0, "conversations": 0, "files": 0, "responses": 0}
+    stored: StoredUsage = {
+        "chat_completions": 0,
+        "conversations": 0,
+        "files": 0,
+        "message_threads": 0,
+        "responses": 0,
+    }
     for table, size in tables.items():
         stored[_KINDS.get(table, "responses")] += size  # type: ignore[literal-required]
     return {

@@ -17,6 +17,7 @@ from .store import (
     ContainerFiles,
     Containers,
     Conversations,
+    MessageThreads,
     Responses,
     Store,
     StoredCompletions,
@@ -87,6 +88,11 @@ class _Completions(_Turns[StoredCompletions]):
     delete = _in_turn(StoredCompletions.delete)
 
 
+class _Threads(_Turns[MessageThreads]):
+    add = _in_turn(MessageThreads.add)
+    get = _in_turn(MessageThreads.get)
+
+
 class _Uploads(_Turns[Uploads]):
     page = _in_turn(Uploads.page)
     get = _in_turn(Uploads.get)
@@ -122,6 +128,7 @@ class AsyncStore:
         self.responses = _Responses(store.responses, pool)
         self.conversations = _Conversations(store.conversations, pool)
         self.completions = _Completions(store.completions, pool)
+        self.threads = _Threads(store.threads, pool)
         self.uploads = _Uploads(store.uploads, pool)
         self.containers = _Containers(store.containers, pool)
         self.files = _Files(store.files, pool)

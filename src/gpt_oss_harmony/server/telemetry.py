@@ -1,16 +1,17 @@
 """Traces and metrics of OpenTelemetry, by its conventions for HTTP servers and generative AI.
 
 Each request is a span; below it, each completion and each call of a server tool is a span. No span
-contains text of a conversation. The names are those of the GenAI conventions in their own
-repository (status: development), which builds on version 1.42 of the general conventions. Other
-attributes begin with ``harmony.``. This module is imported only if telemetry is on.
+contains text of a conversation, unless the server's settings allow it. The names are those of the
+GenAI conventions in their own repository (status: development), which builds on version 1.42 of the
+general conventions. Other attributes begin with ``harmony.``. This module is imported only if
+telemetry is on.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -21,10 +22,14 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
 from starlette.types import Scope
 
 from .. import __version__
+from ..apis.wire_events import json_text
+from ..conversation.content import TextContent
+from ..conversation.messages import Message, Role
 from ..conversation.tool_namespaces import namespace_of
 from ..engines.engine import SampledToken, Sampling
 from ..engines.http_client import OUTGOING_HEADERS
 from ..grammar.errors import GrammarError
+from .logs import ANSWER_IDS
 from .metrics import CompletionMetrics, keyword_of
 
 __all__ = ["CompletionSpan", "Operation", "RequestSpan", "Telemetry"]
@@ -116,7 +121,9 @@ class Telemetry:
         }
         given = {name: value for name, value in settings.items() if value is not None}
         span = self.tracer.start_span(
-            f"{operation} {model}", kind=SpanKind.CLIENT, attributes={**attributes, **given}
+            f"{operation} {model}",
+            kind=SpanKind.CLIENT,
+            attributes={**attributes, **given, **ANSWER_IDS.get()},
         )
         return CompletionSpan(self, span, attributes)
 
@@ -232,6 +239,14 @@ class CompletionSpan:
                 "harmony.schema.violations": measures.violations,
             }
         )
+        if measures.said is not None:
+            prompt, answer = measures.said
+            self._span.set_attributes(
+                {
+                    "gen_ai.input.messages": _messages_json(prompt),
+                    "gen_ai.output.messages": _messages_json(answer, finish_reason=measures.reason),
+                }
+            )
         for kind, count in repairs.items():
             telemetry.recoveries.add(count, {"harmony.recovery.kind": kind})
         ended = dict(attributes)
@@ -249,6 +264,28 @@ class CompletionSpan:
         if measures.per_token is not None:
             telemetry.next_tokens.record(measures.per_token, attributes)
         self._span.end()
+
+
+def _messages_json(messages: Iterable[Message], **more: str) -> str:
+    """Write messages in the form of the conventions; what the format alone has becomes text."""
+    return json_text(
+        [
+            {"role": message.author.role.value, "parts": [_part(message)], **more}
+            for message in messages
+        ]
+    )
+
+
+def _part(message: Message) -> dict[str, Any]:
+    text = "".join(
+        item.text if isinstance(item, TextContent) else json_text(item.to_dict())
+        for item in message.content
+    )
+    if message.author.role is Role.TOOL:
+        return {"type": "tool_call_response", "response": text}
+    if message.recipient is not None:
+        return {"type": "tool_call", "name": message.recipient, "arguments": text}
+    return {"type": "reasoning" if message.channel == "analysis" else "text", "content": text}
 
 
 def _headers_of(span: Span) -> dict[str, str]:

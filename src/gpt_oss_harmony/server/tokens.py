@@ -15,9 +15,10 @@ from pydantic import Field, model_validator
 from starlette.responses import Response
 from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
+from ..apis.chat.request import ChatRequest, turn_of_chat
 from ..apis.request_body import RequestBody, read_body
-from ..apis.requests import ChatRequest, ResponsesRequest
-from ..apis.turn_request import TurnRequest, turn_of_chat
+from ..apis.responses.request import ResponsesRequest
+from ..apis.turn import RENDERING, TurnRequest
 from ..encoding import load_harmony_encoding
 from ..errors import TokenError, VocabularyError
 from ..parsing.parser import StreamableParser
@@ -31,7 +32,6 @@ from ..tokens.special_tokens import (
 )
 from ..tokens.tokenizer import token_ids
 from .auth.api_keys import AuthenticatedCaller
-from .generation.preparation import RENDERING
 from .http.errors import ApiError
 from .http.json import large_json_response
 from .limited_route import LimitedRoute, in_pool

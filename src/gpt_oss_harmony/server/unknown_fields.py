@@ -1,7 +1,9 @@
-"""Fields of requests that no API has: they are counted, logged and named, never ignored in silence.
+"""Fields of requests that change nothing: counted, logged and named, never ignored in silence.
 
-Clients send fields of other servers, so such a field is no error by default. The response lists it
-in the header ``Harmony-Ignored``. A misspelt ``temprature`` is then seen.
+They are fields that no API has, those that are marked as `Ignored`, and those inside of messages
+and tools that nothing has read. Clients send fields of other servers, so such a field is no error
+by default. The response lists it in the header ``Harmony-Ignored``. A misspelt ``temprature`` is
+then seen.
 """
 
 from __future__ import annotations
@@ -9,19 +11,29 @@ from __future__ import annotations
 import difflib
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
 
-from ..apis.request_body import RequestBody, unknown_fields
+from ..apis.request_body import RequestBody, ignored_field, unknown_fields
+from ..apis.turn import TurnRequest
 from .http.errors import ApiError
 from .metrics import Metrics
 
-__all__ = ["IGNORED_FIELDS", "UnknownFieldPolicy", "UnknownFields"]
+__all__ = [
+    "IGNORED_FIELDS",
+    "IGNORED_HEADER",
+    "UnknownFieldPolicy",
+    "UnknownFields",
+    "shown_fields",
+]
 
 _LOG = logging.getLogger(__name__)
 
 UnknownFieldPolicy: TypeAlias = Literal["ignore", "refuse"]
+
+IGNORED_HEADER = "Harmony-Ignored"
+"""The header that names them."""
 
 IGNORED_FIELDS = "gpt_oss_harmony.ignored_fields"
 """The key in a request's scope of the list that becomes the header."""
@@ -68,36 +80,65 @@ _OF_OTHER_SERVERS = frozenset(
 class UnknownFields:
     """Handles the unknown fields of requests, as the server's policy says."""
 
-    def __init__(self, metrics: Metrics, policy: UnknownFieldPolicy) -> None:
+    def __init__(
+        self, metrics: Metrics, policy: UnknownFieldPolicy, *, refuses_tools: bool = True
+    ) -> None:
         self._metrics = metrics
         self._policy = policy
+        self._refuses_tools = refuses_tools
         self._counted: set[str] = set()
         self._logged: set[tuple[str, str]] = set()
 
     def check(self, model: type[RequestBody], raw: Any, owner: str) -> list[str]:
         """Return the fields that are ignored; raise `ApiError` if the policy refuses them."""
-        if not isinstance(raw, Mapping):
-            return []
-        found = unknown_fields(model, raw)
+        return self.report(
+            model, unknown_fields(model, raw) if isinstance(raw, Mapping) else (), owner
+        )
+
+    def check_turn(
+        self, model: type[RequestBody], turn: TurnRequest, owner: str, listed: str = ""
+    ) -> None:
+        """Report what a turn leaves out of its request, as `turn.unread` names it.
+
+        `listed` is a type of tools that the answer itself lists as missing. Raises the error of
+        another missing tool, if the settings refuse those.
+        """
+        for kind, error in turn.missing_tools.items():
+            if kind != listed and self._refuses_tools:
+                raise error
+        self.report(model, turn.unread, owner)
+
+    def report(self, model: type[RequestBody], found: Sequence[str], owner: str) -> list[str]:
+        """Return fields as the header shows them; raise `ApiError` if the policy refuses them."""
         if found and self._policy == "refuse":
             raise _unknown_parameter(model, found[0])
-        # A header must not end in a space, so an empty name is shown as quotes.
-        shown = [quote(field[:_NAME_LENGTH], safe=".") or '""' for field in found[:_SHOWN_FIELDS]]
+        shown = shown_fields(found)
         for name, field in zip(shown, found, strict=False):
+            is_name = len(field) <= _NAME_LENGTH and _is_like_a_field(model, field)
+            is_known = "[" in field or ignored_field(model, field) is not None
             self._note(
-                name if len(field) <= _NAME_LENGTH and _is_like_a_field(model, field) else _OTHER,
-                owner,
+                name if is_name else _OTHER, owner, logging.INFO if is_known else logging.WARNING
             )
         return shown
 
-    def _note(self, field: str, owner: str) -> None:
+    def _note(self, field: str, owner: str, level: int) -> None:
         if len(self._counted) < _COUNTED_NAMES:
             self._counted.add(field)
         self._metrics.ignored_fields.labels(field if field in self._counted else _OTHER).inc()
         if (field, owner) not in self._logged and len(self._logged) < _LOGGED:
             self._logged.add((field, owner))
             fields = {"field": field, "key": owner}
-            _LOG.warning("a request has an unknown field", extra={"fields": fields})
+            _LOG.log(level, "a request has an ignored or unknown field", extra={"fields": fields})
+
+
+def shown_fields(found: Sequence[str]) -> list[str]:
+    """Write the first fields so that they fit into a header.
+
+    >>> shown_fields(["temprature", "tools[].a b"])
+    ['temprature', 'tools[].a%20b']
+    """
+    # A header must not end in a space, so an empty name is shown as quotes.
+    return [quote(field[:_NAME_LENGTH], safe=".[]") or '""' for field in found[:_SHOWN_FIELDS]]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -113,7 +154,13 @@ def _is_like_a_field(model: type[RequestBody], field: str) -> bool:
 
 
 def _unknown_parameter(model: type[RequestBody], field: str) -> ApiError:
+    mark = ignored_field(model, field)
     close = difflib.get_close_matches(field, list(model.model_fields), n=1)
-    remedy = f"did you mean {close[0]}?" if close else "leave it out"
-    problem = f"there is no field {field!r:.80}; {remedy}"
+    if mark is not None:
+        problem = f"{field} changes nothing: {mark.reason}; leave it out"
+    elif "[" in field:
+        problem = f"nothing reads the field {field!r:.80}; leave it out"
+    else:
+        remedy = f"did you mean {close[0]}?" if close else "leave it out"
+        problem = f"there is no field {field!r:.80}; {remedy}"
     return ApiError(400, problem, param=field[:_NAME_LENGTH], code="unknown_parameter")

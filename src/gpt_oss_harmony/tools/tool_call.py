@@ -1,9 +1,8 @@
-"""Reading tool calls: the function that a message calls and its arguments, or the code."""
+"""Reading tool calls: the function that a message calls, and its arguments."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -12,12 +11,9 @@ from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 from ..tokens.python_encoder import without_surrogates
 from .tool import ToolError
 
-__all__ = ["CalledFunction", "call_text", "read_arguments", "read_call", "read_code"]
+__all__ = ["CalledFunction", "read_arguments", "read_call"]
 
 _SAFE_INTEGER = 2**53 - 1  # the largest integer that every JSON reader reads as the same number
-
-
-_FENCE = re.compile(r"\s*```(?:python|py)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL | re.IGNORECASE)
 
 
 class CalledFunction(NamedTuple):
@@ -25,11 +21,6 @@ class CalledFunction(NamedTuple):
 
     name: str
     arguments: dict[str, Any]
-
-
-def call_text(message: Message) -> str:
-    """Return the text of a call, as `Message.text` does."""
-    return message.text
 
 
 def read_arguments(text: str, name: str = "the arguments") -> dict[str, Any]:
@@ -80,24 +71,6 @@ def read_call(
     if tool is None:
         raise ToolError(f"there is no function `{name[:100]}`; there are {functions}")
     return CalledFunction(name, _checked(given, tool, f"{namespace.name}.{name}", aliases or {}))
-
-
-def read_code(text: str) -> str:
-    r"""Return the code of a call; models write it as it is, in a fence, or in a JSON object.
-
-    >>> [read_code(text) for text in ("1 + 1", '{"code": "1 + 1"}', "```python\n1 + 1\n```")]
-    ['1 + 1', '1 + 1', '1 + 1']
-    """
-    if text.lstrip().startswith("{"):
-        try:
-            given = json.loads(text, strict=False)  # models do not escape line breaks
-        except (ValueError, RecursionError):
-            given = None  # Python code: a set or a dictionary
-        if isinstance(given, dict):
-            codes = (given.get(key) for key in ("code", "input"))
-            text = next((code for code in codes if isinstance(code, str)), text)
-    fenced = _FENCE.fullmatch(text)
-    return fenced[1] if fenced is not None and "```" not in fenced[1] else text
 
 
 def _checked(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..apis.chat_input import REASONING_FIELDS
+from ..apis.chat.input import REASONING_FIELDS
 from ..apis.conversation_builder import PART_TYPES
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Role
@@ -79,8 +80,8 @@ def read_weight(message: JsonField) -> float | None:
     if not weight.is_null:
         if isinstance(weight.value, bool) or not isinstance(weight.value, (int, float)):
             raise weight.unexpected("a number")
-        if not 0 <= weight.value < float("inf"):
-            raise weight.unexpected("a number of 0 or more")
+        if not 0 <= weight.value <= sys.float_info.max:
+            raise weight.unexpected("a number of 0 or more that is not too large")
         result = float(weight.value)
     for name, chosen in _FLAGS.items():
         flag = fields.get(name)
@@ -103,8 +104,7 @@ def completed_chat(row: JsonField) -> dict[str, Any]:
     Reasoning and calls inside other models' marks in an answer's text (``<think>`` and
     ``<tool_call>``) are moved to their fields.
     """
-    fields = row.object()
-    request: dict[str, Any] = {"response_format": fields.get("response_format")}
+    request: dict[str, Any] = {"response_format": row["response_format"].value}
     request["reasoning_effort"] = _effort(row)
     calls = _OpenCalls()
     request["messages"] = [
@@ -117,7 +117,20 @@ def completed_chat(row: JsonField) -> dict[str, Any]:
         *parsed_json(row["functions"]).optional_items(),
     ]
     request["tools"] = [_completed_tool(parsed_json(tool)) for tool in tools]
+    _refuse_twice(request["tools"], tools)
     return request
+
+
+def _refuse_twice(completed: Sequence[Mapping[str, Any]], tools: Sequence[JsonField]) -> None:
+    """Raise an error for two functions with one name, of which the prompt would have the last."""
+    known: dict[str, Any] = {}
+    for tool, field in zip(completed, tools, strict=True):
+        fields = tool.get(tool["type"]) if isinstance(tool.get("type"), str) else None
+        name = (fields if isinstance(fields, Mapping) else tool).get("name")
+        if tool.get("type") == "namespace" or not isinstance(name, str):
+            continue
+        if known.setdefault(name, tool) != tool:
+            raise field.error(f"{name!r:.60} is declared twice, and not alike; remove one")
 
 
 def template_arguments(row: JsonField) -> JsonField:
@@ -128,7 +141,7 @@ def template_arguments(row: JsonField) -> JsonField:
 
 def _effort(row: JsonField) -> str | None:
     """Return the effort of a row; raises `ConversationError` if two of its fields differ."""
-    reasoning = row["reasoning"].value
+    reasoning = row.peek("reasoning").value
     sources = [row["reasoning_effort"], template_arguments(row)["reasoning_effort"]]
     if isinstance(reasoning, Mapping):  # of Responses; a text would be a column of its own
         sources.append(row["reasoning"]["effort"])
@@ -153,14 +166,24 @@ class _OpenCalls:
         self._names[call_id] = name
         return call_id
 
-    def close(self, call_id: str | None, name: str | None) -> str | None:
-        """Return a result's call: the one with its id, else the first of that name or of all."""
+    def close(self, call_id: str | None, name: JsonField) -> tuple[str | None, str | None]:
+        """Return the id and the name of a result's call.
+
+        It is the one with the result's id, else the first of its name, else the first of all.
+        """
         if call_id is None:
-            same = (open_id for open_id, other in self._names.items() if other == name)
-            call_id = next(same, next(iter(self._names), None))
-        if call_id is not None:
-            self._names.pop(call_id, None)
-        return call_id
+            given = name.optional_text()
+            same = (
+                open_id
+                for open_id, other in self._names.items()
+                if given is None or given in (other, f"functions.{other}")
+            )
+            call_id = next(same, None)
+            if call_id is None and given is not None and self._names:
+                raise name.error(
+                    f"no call of {given!r:.60} is without a result; write the call's tool_call_id"
+                )
+        return call_id, None if call_id is None else self._names.pop(call_id, None)
 
 
 def _completed_messages(message: JsonField, calls: _OpenCalls) -> Iterator[Mapping[str, Any]]:
@@ -187,10 +210,7 @@ def _completed_messages(message: JsonField, calls: _OpenCalls) -> Iterator[Mappi
 
 def _completed_answer(message: JsonField, calls: _OpenCalls) -> Mapping[str, Any]:
     fields = dict(message.object())
-    details = fields.get("reasoning_details")
-    if details and not any(fields.get(name) for name in REASONING_FIELDS):
-        fields["reasoning"] = _detailed_reasoning(parsed_json(message["reasoning_details"]))
-        del fields["reasoning_details"]
+    _complete_reasoning(message, fields)
     channel = fields.get("channel")
     if channel is not None:
         fields = _without_channel(message, fields)
@@ -207,15 +227,40 @@ def _completed_answer(message: JsonField, calls: _OpenCalls) -> Mapping[str, Any
     return fields
 
 
-def _detailed_reasoning(details: JsonField) -> str:
-    """Read the reasoning as OpenRouter has it: a list of texts and summaries."""
+def _complete_reasoning(message: JsonField, fields: dict[str, Any]) -> None:
+    """Leave one of the fields with the same reasoning; reasoning in details gets a field."""
+    given = [name for name in REASONING_FIELDS if fields.get(name)]
+    for name in given[1:]:
+        if fields[name] == fields[given[0]]:
+            del fields[name]  # servers send the same text under several names
+    if fields.get("reasoning_details"):
+        text, others = _detailed_reasoning(parsed_json(message["reasoning_details"]))
+        if not given:
+            fields["reasoning"] = text
+        if not given or fields[given[0]] == text:
+            fields["reasoning_details"] = others
+
+
+_DETAILS = (None, "reasoning.text", "reasoning.summary")
+
+
+def _detailed_reasoning(details: JsonField) -> tuple[str, list[dict[str, Any]]]:
+    """Read the reasoning as OpenRouter has it: a list of texts and summaries.
+
+    Also returns the other fields of each.
+    """
     texts: list[str] = []
+    others: list[dict[str, Any]] = []
     for detail in details.items():
-        text = detail["text"] if detail["summary"].is_null else detail["summary"]
-        if text.is_null:
+        name = "text" if detail["summary"].is_null else "summary"
+        if detail[name].is_null:
             raise detail.error("the reasoning is encrypted; remove it, or write its text")
-        texts.append(text.text())
-    return "\n".join(texts)
+        if detail["type"].value not in _DETAILS:
+            raise detail["type"].unexpected("reasoning.text or reasoning.summary")
+        texts.append(detail[name].text())
+        read = ("type", name)
+        others.append({key: value for key, value in detail.object().items() if key not in read})
+    return "\n".join(texts), others
 
 
 def _without_channel(message: JsonField, fields: dict[str, Any]) -> dict[str, Any]:
@@ -262,13 +307,17 @@ def _completed_result(message: JsonField, calls: _OpenCalls) -> Mapping[str, Any
         is_content = all(isinstance(part, Mapping) and "type" in part for part in content)
     else:
         is_content = isinstance(content, str)
-    call_id = message["tool_call_id"].optional_text()
-    return {
+    given = message["tool_call_id"].optional_text()
+    call_id, called = calls.close(given, message["name"])
+    completed = {
         **fields,
         "role": Role.TOOL.value,
-        "tool_call_id": calls.close(call_id, message["name"].optional_text()),
+        "tool_call_id": call_id,
         "content": content if is_content else json_text(content),
     }
+    if fields.get("name") in (called, f"functions.{called}"):
+        completed.pop("name", None)  # it chooses the call, or says the same as the id
+    return completed
 
 
 def _completed_call(call: JsonField, calls: _OpenCalls) -> Mapping[str, Any]:
@@ -295,15 +344,18 @@ def _completed_call(call: JsonField, calls: _OpenCalls) -> Mapping[str, Any]:
 def _completed_tool(tool: JsonField) -> dict[str, Any]:
     fields = dict(tool.object())
     nested = tool["function"]
-    if nested.is_null and fields.get("type", "function") != "function":
+    kind = fields.get("type") or "function"
+    if nested.is_null and kind != "function":
         return fields  # of another type: custom, or one that the model cannot have
-    function = dict((tool if nested.is_null else nested).object())
-    function.pop("type", None)
+    function = fields if nested.is_null else dict(nested.object())
     function["parameters"] = parsed_json(
         JsonField(function.get("parameters"), f"{tool.path}.parameters")
     ).value
-    others = {} if nested.is_null else fields
-    return {**others, "type": "function", "function": function}
+    if nested.is_null:
+        return {**fields, "type": kind}
+    if function.get("type") == "function":
+        del function["type"]  # says the same
+    return {**fields, "type": kind, "function": function}
 
 
 # Marks of other models in the text of an answer
@@ -337,7 +389,9 @@ def unlearnable(message: Mapping[str, Any]) -> str | None:
     content = message.get("content")
     if message["role"] != Role.ASSISTANT.value or not isinstance(content, list):
         return None
-    other = next((part["type"] for part in content if part["type"] not in PART_TYPES), None)
+    kinds = (part.get("type") for part in content if isinstance(part, Mapping))
+    # A part with no type, or with another value there, is refused when the message is read.
+    other = next((kind for kind in kinds if isinstance(kind, str) and kind not in PART_TYPES), None)
     if other is None:
         return None
     return f"an assistant's content part of the type {other!r:.40} cannot be learned"

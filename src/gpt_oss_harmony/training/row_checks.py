@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from ..conversation.content import DeveloperContent
 from ..conversation.messages import Conversation, Message, Role, declared_tools, is_answer
 
 __all__ = [
@@ -18,17 +19,33 @@ __all__ = [
     "REJECTED_FINDINGS",
     "Finding",
     "FindingKind",
+    "find_after_trained",
     "find_in_opening",
+    "find_in_repairs",
     "find_in_trained",
 ]
 
-FindingKind: TypeAlias = Literal["markup", "calls", "channels", "empty", "opening"]
+FindingKind: TypeAlias = Literal[
+    "markup",
+    "calls",
+    "channels",
+    "empty",
+    "opening",
+    "format",
+    "undeclared",
+    "unanswered",
+    "damaged",
+]
 FINDINGS: Mapping[str, str] = {
     "markup": "marks of a format in text, such as <|end|>, <|im_end|> or <think>",
     "calls": "arguments that are not a JSON object, or that break the declared parameters",
     "channels": "messages on no channel, or on one that the models do not have",
     "empty": "answers without text",
     "opening": "conversations that begin with the assistant",
+    "format": "answers that break the response format of their conversation",
+    "undeclared": "calls of tools in conversations that declare none",
+    "damaged": "rendered texts that were repaired to be read",
+    "unanswered": "reasoning without a call or an answer after it",
 }
 """The kinds of findings, and what they are."""
 
@@ -82,9 +99,44 @@ def find_in_trained(message: Message, opening: Sequence[Message]) -> list[Findin
             found.append(
                 Finding("calls", f"{problem}; correct it, or give the message the weight 0")
             )
+        if not declared_tools(opening) and not any("namespace " in m.text for m in opening):
+            called = f"{message.recipient!r:.60} is called, but no tool is declared"
+            found.append(Finding("undeclared", f"{called}; write the row's tools"))
     elif is_answer(message) and not body.strip():
         found.append(Finding("empty", "an answer has no text; remove it, or write one"))
+    elif is_answer(message) and _has_format(opening):
+        problem = _schema_problem(message, "an answer breaks its response format", opening)
+        if problem is not None:
+            found.append(Finding("format", f"{problem}; correct it, or remove the format"))
     return found
+
+
+def find_after_trained(
+    messages: Sequence[Message], index: int, *, wants_json: bool
+) -> list[Finding]:
+    """Check what follows a message that is trained on, and JSON that has no schema."""
+    message = messages[index]
+    found: list[Finding] = []
+    if message.channel == "analysis" and message.recipient is None:
+        after = messages[index + 1] if index + 1 < len(messages) else None
+        if after is None or after.author.role is not Role.ASSISTANT:
+            problem = "reasoning has no call or answer after it"
+            found.append(Finding("unanswered", f"{problem}; write one, or remove the reasoning"))
+    elif wants_json and is_answer(message) and message.text.strip():
+        try:
+            is_object = isinstance(json.loads(message.text), dict)
+        except (ValueError, RecursionError):
+            is_object = False
+        if not is_object:
+            problem = "an answer is not the JSON object that its response format requests"
+            found.append(Finding("format", f"{problem}; correct it, or remove the format"))
+    return found
+
+
+def _has_format(opening: Iterable[Message]) -> bool:
+    """Return whether developer messages request a format of answers."""
+    contents = (item for message in opening for item in message.content)
+    return any(isinstance(c, DeveloperContent) and c.response_formats for c in contents)
 
 
 def find_in_opening(messages: Iterable[Message]) -> list[Finding]:
@@ -96,6 +148,15 @@ def find_in_opening(messages: Iterable[Message]) -> list[Finding]:
     return [
         Finding("opening", "the conversation begins with the assistant; write the question first")
     ]
+
+
+def find_in_repairs(repairs: Sequence[str]) -> list[Finding]:
+    """Report a rendered text that is not what the model writes; `repairs` are of the parser."""
+    if not repairs:
+        return []
+    kinds = ", ".join(sorted(set(repairs)))
+    problem = f"the rendered text is damaged ({kinds}), and was repaired; render it anew"
+    return [Finding("damaged", problem)]
 
 
 # Calls
@@ -119,7 +180,8 @@ def _call_problem(message: Message, body: str, opening: Sequence[Message]) -> st
         if tools and recipient.startswith("functions."):
             return f"the function {recipient.partition('.')[2]!r:.60} is called, but not declared"
         return None
-    return _schema_problem(message, recipient, opening)
+    broken = f"the arguments of a call of {recipient!r:.60} break its declared parameters"
+    return _schema_problem(message, broken, opening)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -135,17 +197,18 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _schema_problem(message: Message, recipient: str, opening: Sequence[Message]) -> str | None:
-    """Return the first violation of the declared parameters; they need the extra ``train``."""
+def _schema_problem(message: Message, broken: str, opening: Sequence[Message]) -> str | None:
+    """Say `broken` with the first violation of a schema; this needs the extra ``train``."""
     try:
+        from ..grammar.errors import GrammarError
         from ..grammar.violations import find_violations
     except ModuleNotFoundError:
         return None
-    violations = find_violations([message], Conversation(messages=list(opening)))
+    try:
+        violations = find_violations([message], Conversation(messages=list(opening)))
+    except GrammarError as error:  # a tool's name that no header can contain
+        return f"nothing can be checked against the declared tools ({error!s:.120})"
     if not violations:
         return None
-    where = violations[0].instance.removeprefix("#") or "the arguments"
-    return (
-        f"the arguments of a call of {recipient!r:.60} break its declared parameters "
-        f"({where}: {violations[0].message:.120})"
-    )
+    where = violations[0].instance.removeprefix("#") or "the whole value"
+    return f"{broken} ({where}: {violations[0].message:.120})"

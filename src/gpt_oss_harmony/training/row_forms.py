@@ -7,6 +7,7 @@
 ``responses``   `input` (and `output`) with items of the Responses API
 ``completion``  `prompt` and `completion` of TRL: lists of messages, or texts
 ``alpaca``      `instruction`, `input` and `output`
+``rendered``    `text` or `prompt` with messages that are rendered already; see `rendered_rows`
 ==============  ==================================================================================
 
 A converter keeps every field that it does not read, under its own name, so that the row's report
@@ -21,15 +22,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, Literal, TypeAlias, get_args
 
-from ..apis.chat_input import REASONING_FIELDS, is_chat
+from ..apis.chat.input import REASONING_FIELDS, is_chat
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Role
 from ..errors import ConversationError
 from .chat_rows import json_text, parsed_json
+from .rendered_rows import holds_rendered_text
 
 __all__ = ["ROW_FORMS", "RowForm", "as_chat", "detect_form", "spoken"]
 
-RowForm: TypeAlias = Literal["harmony", "chat", "sharegpt", "responses", "completion", "alpaca"]
+RowForm: TypeAlias = Literal[
+    "harmony", "chat", "sharegpt", "responses", "completion", "alpaca", "rendered"
+]
 ROW_FORMS: tuple[RowForm, ...] = get_args(RowForm)
 
 
@@ -42,7 +46,8 @@ def as_chat(row: JsonField, form: RowForm) -> JsonField:
     if (system := chat.pop("system", None)) not in (None, ""):
         text = JsonField(system, "system").text()
         messages = parsed_json(JsonField(chat.get("messages"), "messages"))
-        chat["messages"] = [{"role": "system", "content": text}, *(messages.value or [])]
+        said = [message.value for message in messages.optional_items()]
+        chat["messages"] = [{"role": "system", "content": text}, *said]
     return JsonField(chat)
 
 
@@ -60,8 +65,8 @@ def detect_form(row: Mapping[str, Any]) -> RowForm:
         first = _first_of(row, "conversations")
         if first is not None or "messages" not in fields:
             return "chat" if first is not None and "from" not in first else "sharegpt"
-    if "messages" in fields:
-        return _form_of_messages(row)
+    if "messages" in fields or holds_rendered_text(fields):
+        return _form_of_messages(row) if "messages" in fields else "rendered"
     for names, problem in _OTHER_FORMS:
         if fields.keys() >= names:
             raise ConversationError(problem)
@@ -137,7 +142,8 @@ def _is_chat_with_channels(row: Mapping[str, Any], messages: Any) -> bool:
             mark = None if is_usual else "channel"
         if mark is None and isinstance(content := message.get("content"), list):
             kinds = [part.get("type") for part in content if isinstance(part, Mapping)]
-            mark = "content" if {"system_content", "developer_content"} & {*kinds} else None
+            is_own = any(kind in ("system_content", "developer_content") for kind in kinds)
+            mark = "content" if is_own else None
         if mark is not None:
             raise ConversationError(
                 f"the row mixes harmony's own fields (messages[{index}].{mark}) with those of "
@@ -277,6 +283,11 @@ def _completion(row: JsonField) -> dict[str, Any]:
         *({**message, "weight": 0} if _is_assistant(message) else message for message in prompt),
         *spoken(row["completion"], "assistant"),
     ]
+    given = [
+        message["weight"] for message in prompt if _is_assistant(message) and "weight" in message
+    ]
+    if any(weight != 0 for weight in given):
+        fields["prompt[].weight"] = given  # nothing reads it, so it is counted
     del fields["prompt"], fields["completion"]
     return fields
 
@@ -362,7 +373,8 @@ def _item_message(item: JsonField) -> dict[str, Any]:
             f"an item of the type {kind!r:.80} cannot be written as harmony messages; remove it, "
             "or write the conversation in harmony's own form"
         )
-    return {**fields, **write(item, fields)}
+    written = write(item, fields)  # it removes the fields that it reads
+    return {**fields, **written}
 
 
 def _message_item(item: JsonField, fields: dict[str, Any]) -> dict[str, Any]:
@@ -374,15 +386,19 @@ def _message_item(item: JsonField, fields: dict[str, Any]) -> dict[str, Any]:
     return {"channel": _PHASES[phase]}
 
 
+_REASONING_PARTS = ("reasoning_text", "summary_text", "text")
+
+
 def _reasoning_item(item: JsonField, fields: dict[str, Any]) -> dict[str, Any]:
     name = "content" if fields.get("content") else "summary"
     parts = fields.pop(name, None)
     if not parts:
         raise item.error("the reasoning is encrypted, or empty; remove the item, or write its text")
-    written = [
-        {**part.object(), "type": "reasoning"}
-        for part in JsonField(parts, f"{item.path}.{name}").items()
-    ]
+    written = []
+    for part in JsonField(parts, f"{item.path}.{name}").items():
+        if part["type"].text() not in _REASONING_PARTS:
+            raise part["type"].unexpected(f"one of {', '.join(_REASONING_PARTS)}")
+        written.append({**part.object(), "type": "reasoning"})
     return {"role": "assistant", "content": written}
 
 

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from ..apis.chat_input import read_chat
+from ..apis.chat.input import read_chat
 from ..apis.current_date import TODAY, current_date
 from ..conversation.built_in_tools import BUILT_IN_TOOLS
 from ..conversation.content import SystemContent, TextContent
-from ..conversation.json_field import JsonField
+from ..conversation.json_field import JsonField, ReadObject
 from ..conversation.messages import Conversation, Message, Role
 from ..encoding import HarmonyEncoding
 from ..errors import ConversationError
@@ -40,11 +40,14 @@ from .chat_rows import (
 )
 from .examples import ReadExamples, TrainingExample, least_context_length, read_examples
 from .options import TrainingOptions
+from .rendered_rows import read_rendered
 from .row_checks import (
     REJECTED_FINDINGS,
     Finding,
     FindingKind,
+    find_after_trained,
     find_in_opening,
+    find_in_repairs,
     find_in_trained,
 )
 from .row_fields import unused_chat_fields, unused_harmony_fields
@@ -82,6 +85,8 @@ class ReadRow(NamedTuple):
     - `weights`: the messages whose weight the row gives; by their index in the conversation.
     - `unlearnable`: the messages that must not be trained on, with the reason; by their index.
     - `unused`: the names of the fields that the conversation does not have.
+    - `wants_json`: whether the row requests JSON without a schema.
+    - `repairs`: the kinds of `RecoveryKind` that a rendered text needed to be read.
     - `earlier`: the conversations up to each place where instructions follow an answer.
     """
 
@@ -91,6 +96,8 @@ class ReadRow(NamedTuple):
     unlearnable: dict[int, str]
     unused: Sequence[str] = ()
     earlier: Sequence[EarlierConversation] = ()
+    wants_json: bool = False
+    repairs: Sequence[str] = ()
 
 
 class EarlierConversation(NamedTuple):
@@ -156,10 +163,27 @@ def row_examples(
     findings = find_in_opening(messages)
     for index in trained:
         findings += find_in_trained(messages[index], opening)
+        findings += find_after_trained(messages, index, wants_json=row.wants_json)
+    findings += find_in_repairs(row.repairs)
     for finding in findings:
         if finding.kind in reject:
             raise RejectedRow(finding.problem, made.too_long)
+    absent = list(_absent(messages, made))
+    row = row._replace(unused=[*row.unused, *absent]) if absent else row
     return row, RowExamples(made.examples, made.too_long, findings)
+
+
+def _absent(messages: Sequence[Message], made: ReadExamples) -> Iterator[str]:
+    """Name the messages that are in no example, except those that are too long."""
+    present = {part.message for example in made.examples for part in example.messages}
+    last = max(present)
+    for index in range(len(messages)):
+        if index in present or index in made.too_long:
+            continue
+        if index > last:
+            yield "messages after the last answer that is trained on"
+        elif messages[index].channel == "analysis":
+            yield "reasoning of earlier turns"
 
 
 def examples_of(
@@ -229,17 +253,28 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
     """
     row = _row_object(raw)
     form = form or detect_form(row.object())
-    if form == "harmony":
-        return _harmony_row(row)
+    if form in ("harmony", "rendered"):
+        return _harmony_row(row) if form == "harmony" else _rendered_row(row)
     dates = None if start_date is None else RowDates.parse(start_date)
     if dates is not None:
         start_date = dates.date_of(row.object())
-    chat = as_chat(row, form)
+    fields = ReadObject(as_chat(row, form).object())
+    chat = JsonField(fields)
+    fields["chat_template_kwargs"] = template_arguments(chat).value
     request = completed_chat(chat)
+    for name in ("messages", "tools"):
+        request[name] = [ReadObject(item) for item in request[name]]
     settings = _SystemSettings.of(chat)
     row_weight = _row_weight(chat)
+    if dates is not None and dates.field is not None:
+        fields.get(dates.field)
     sources = [
-        (read_weight(JsonField(message, f"messages[{index}]")), unlearnable(message))
+        (
+            read_weight(JsonField(message, f"messages[{index}]"))
+            if message["role"] == Role.ASSISTANT.value
+            else None,
+            unlearnable(message),
+        )
         for index, message in enumerate(request["messages"])
     ]
     result = _conversation_of(request, len(sources), start_date, settings)
@@ -269,8 +304,10 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
         done = end
     weights.update(result.spoken_before(done, 0.0))
     name = "conversations" if row.object().get("conversations") is not None else "messages"
-    unused = unused_chat_fields(chat.object(), name, dates.field if dates else None)
-    return ReadRow(form, result.conversation, weights, unlearned, unused, earlier)
+    unused = unused_chat_fields(fields, request, result.others, name)
+    return ReadRow(
+        form, result.conversation, weights, unlearned, unused, earlier, result.wants_json
+    )
 
 
 class _ReadRequest(NamedTuple):
@@ -279,6 +316,9 @@ class _ReadRequest(NamedTuple):
     conversation: Conversation
     opening: Sequence[Message]
     sources: Sequence[int | None]
+    others: Collection[str]
+    """The types of tools that the model cannot have."""
+    wants_json: bool
 
     def spoken_before(self, end: int, weight: float) -> dict[int, float]:
         """Give a weight to the messages of the assistant that come before one of the request."""
@@ -311,14 +351,17 @@ def _conversation_of(
     messages = read.conversation.messages
     for index, source in enumerate(read.sources):
         message = messages[index]
-        is_text = message.author.role is Role.ASSISTANT and message.recipient is None
-        if source is not None and is_text and message.channel != "analysis":
-            channel = given[source].get("channel")
-            if channel is not None:
-                message.with_channel(channel)
+        if source is None or message.author.role is not Role.ASSISTANT:
+            continue
+        channel = given[source].get("channel")
+        if channel is not None and message.recipient is None and message.channel != "analysis":
+            message.with_channel(channel)
     count = sum(1 for source in read.sources if source is None)
     settings.apply_to(messages[0])
-    return _ReadRequest(read.conversation, messages[:count], read.sources)
+    requested = read.response_format
+    wants_json = requested is not None and requested.to_dict() == {"type": "json_object"}
+    opening = messages[:count]
+    return _ReadRequest(read.conversation, opening, read.sources, read.tools.others, wants_json)
 
 
 def _join_texts(message: Message) -> None:
@@ -452,6 +495,17 @@ def _harmony_row(row: JsonField) -> ReadRow:
         _join_texts(message)
     unused = unused_harmony_fields(row.object(), items.value)
     return ReadRow("harmony", Conversation.from_messages(messages), weights, {}, unused)
+
+
+def _rendered_row(row: JsonField) -> ReadRow:
+    """Read a row whose text is rendered already; its weight counts for all messages."""
+    fields = ReadObject(row.object())
+    text = read_rendered(JsonField(fields))
+    row_weight = _row_weight(JsonField(fields))
+    weights = {} if row_weight is None else dict.fromkeys(range(len(text.messages)), row_weight)
+    unused = [name for name in fields.unread() if name not in text.columns]
+    conversation = Conversation.from_messages(text.messages)
+    return ReadRow("rendered", conversation, weights, {}, unused, repairs=text.repairs)
 
 
 # Dates

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import date as calendar_date
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from ..apis.chat_input import conversation_from_chat
+from ..apis.chat.input import conversation_from_chat
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Role
 from ..encoding import load_harmony_encoding

@@ -9,6 +9,7 @@ have the same meaning in the engine and the specification. Other schemas raise `
     documents                                the schema as JSON, and the targets of `$ref`
     simple_schemas                           a fast path for simple schemas
     pattern_parser → patterns, formats       regular expressions of ECMA-262, and formats
+    pattern_lengths                          lengths as a part of patterns
     constraints, keywords                    the keywords of one schema object
     negations                                schemas that a value must not satisfy
     disjunctions, unevaluated                schemas of which a value must satisfy one
@@ -46,6 +47,7 @@ __all__ = [
     "enforceable_schema",
     "loosened_schema",
     "narrowed_schema",
+    "outlined_schema",
 ]
 
 
@@ -132,6 +134,12 @@ def loosened_schema(
             narrowed = tuple(error for error in errors.values() if error.narrows)
             return LoosenedSchema(enforced, unenforced, narrowed)
     raise next(error for error in errors.values() if not error.narrows)
+
+
+def outlined_schema(schema: object, pointer: str, error: GrammarError) -> LoosenedSchema:
+    """Return only the types and property names of a schema, which `error` makes necessary."""
+    outline = loosened_schema(next(iter(_outlines(schema)), schema), pointer)
+    return LoosenedSchema(outline.schema, (error, *outline.unenforced), outline.narrowed)
 
 
 _OUTLINE = 50_000

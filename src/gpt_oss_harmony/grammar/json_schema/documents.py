@@ -47,14 +47,15 @@ _NAMED = frozenset(
         "properties",
     }
 )
-_NEWER = (
-    "$dynamicRef",
-    "$recursiveRef",
-    "maxContains",
-    "minContains",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-)
+_SINCE = {
+    "6": ("const", "contains", "propertyNames"),
+    "7": ("if", "then", "else", "contentEncoding", "contentMediaType"),
+    "later": (
+        *("$dynamicRef", "$recursiveRef", "dependentRequired", "dependentSchemas", "maxContains"),
+        *("minContains", "prefixItems", "unevaluatedItems", "unevaluatedProperties"),
+    ),
+}
+"""The keywords that assert something only since a draft; in older ones they are unknown words."""
 _BOUNDS = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 _DEFINING = frozenset({"$defs", "definitions"})
 _OLD_DRAFT = re.compile(r"json-schema\.org/draft-0([3-7])/")
@@ -86,7 +87,7 @@ class Document:
     """A whole schema, and the pointers of everything in it.
 
     `is_old` is true if the schema names draft 7 or an older one. Then keywords beside a `$ref` and
-    some newer keywords are ignored, and a `$id` of ``#name`` is an anchor. In draft 4 and before,
+    those of newer drafts are ignored, and a `$id` of ``#name`` is an anchor. In draft 4 and before,
     `exclusiveMinimum` and `exclusiveMaximum` are booleans. `is_2019` is true if the schema names
     draft 2019-09.
     """
@@ -104,6 +105,12 @@ class Document:
         draft = _OLD_DRAFT.search(str(root.get("$schema")))
         self.is_old = draft is not None
         self._is_draft_4 = draft is not None and draft[1] in "34"
+        self._unknown = [
+            keyword
+            for since, keywords in _SINCE.items()
+            if draft is not None and draft[1] < since  # a digit sorts before "later"
+            for keyword in keywords
+        ]
         self.is_2019 = "/draft/2019-09/" in str(root.get("$schema"))
         self._definitions = "definitions" if self.is_old else "$defs"
         self._resources: dict[str, Schema] = {"": root}
@@ -257,7 +264,7 @@ class Document:
 
     def _modernize(self, schema: Schema) -> None:
         """Drop keywords that an old draft does not define; translate those with another meaning."""
-        for keyword in _NEWER:
+        for keyword in self._unknown:
             schema.pop(keyword, None)
         for bound, exclusive in _BOUNDS if self._is_draft_4 else ():
             if isinstance(schema.get(exclusive), bool):

@@ -8,6 +8,7 @@ removing one place after the other.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -28,7 +29,15 @@ from .pattern_parser import (
 )
 from .pattern_starts import start_apart
 
-__all__ = ["plain_patterns", "select_texts", "share_a_text", "texts_but"]
+__all__ = [
+    "TooLargeError",
+    "character_steps",
+    "pattern_graph",
+    "plain_patterns",
+    "select_texts",
+    "share_a_text",
+    "texts_but",
+]
 
 PLACE_LIMIT = 50_000
 """The most places of a pattern's graph."""
@@ -45,8 +54,8 @@ TEXT_LIMIT = 15_000
 _ANY = Characters(((0, LAST),))
 
 
-class _TooLarge(Exception):
-    """A graph has too many places."""
+class TooLargeError(Exception):
+    """A graph has too many places, or characters that cannot be divided into ranges."""
 
 
 class _Position(NamedTuple):
@@ -72,7 +81,7 @@ class _Graph:
 
     def _place(self) -> int:
         if len(self.steps) > PLACE_LIMIT:
-            raise _TooLarge
+            raise TooLargeError
         self.steps.append([])
         self.jumps.append([])
         return len(self.steps) - 1
@@ -125,6 +134,10 @@ class _Graph:
             if edge is None or not edge.start or not started
         ]
 
+    def start(self) -> frozenset[_Position]:
+        """Return the positions before the first character."""
+        return self.settled({_Position(_START)})
+
     def accepts(self, positions: frozenset[_Position]) -> bool:
         """Return whether the text that leads to these positions is accepted."""
         return any(position.place == self.last for position in positions)
@@ -135,7 +148,7 @@ class _Graph:
         for position in positions:
             for characters, _ in self.steps[position.place]:
                 if characters.categories:
-                    raise _TooLarge  # a category cannot be divided into ranges
+                    raise TooLargeError  # a category cannot be divided into ranges
                 borders.update(
                     code for first, last in characters.ranges for code in (first, last + 1)
                 )
@@ -173,7 +186,8 @@ class _Graph:
 
 
 @cached(maxsize=256)
-def _graph(pattern: str) -> _Graph:
+def pattern_graph(pattern: str) -> _Graph:
+    """Return the graph of a pattern, which is cached."""
     graph = _Graph(pattern)
     spend(3 * len(graph.steps))
     return graph
@@ -191,8 +205,8 @@ def share_a_text(left: str, right: str) -> bool:
     if start_apart(left, right):
         return False
     try:
-        first, second = _graph(left), _graph(right)
-    except _TooLarge:
+        first, second = pattern_graph(left), pattern_graph(right)
+    except TooLargeError:
         return True
     start = (_Position(0), _Position(0))
     visited, waiting = {start}, [start]
@@ -230,8 +244,10 @@ def select_texts(wanted: tuple[str, ...], unwanted: tuple[str, ...] = ()) -> lis
     []
     """
     try:
-        labels = _labels([_graph(pattern) for pattern in wanted], list(map(_graph, unwanted)))
-    except _TooLarge:
+        labels = _labels(
+            [pattern_graph(pattern) for pattern in wanted], list(map(pattern_graph, unwanted))
+        )
+    except TooLargeError:
         return None
     while len(labels) > 1:
         place = min(
@@ -330,6 +346,30 @@ def _code(code: int) -> str:
     return character if character.isascii() and character.isalnum() else f"\\u{{{code:x}}}"
 
 
+def character_steps(graphs: list[_Graph], places: _Places) -> Iterator[tuple[str, _Places]]:
+    """Yield characters that lead to different places in the graphs, plain ones if possible."""
+    borders = sorted({0, LAST + 1}.union(*map(_Graph.borders, graphs, places)))
+    for first, end in pairwise(borders):
+        code = next((code for code in _PLAIN if first <= code < end), None)
+        if code is None:
+            code = next((code for code in range(first, min(end, first + 64)) if _is_easy(code)), -1)
+        if code >= 0:
+            yield (
+                chr(code),
+                tuple(
+                    graph.step(positions, code)
+                    for graph, positions in zip(graphs, places, strict=True)
+                ),
+            )
+
+
+_PLAIN = (*map(ord, "a0A -_/."), *range(0x21, 0x7F))
+
+
+def _is_easy(code: int) -> bool:
+    return code > 0x20 and not 0x7F <= code <= 0xA0 and not 0xD800 <= code <= 0xDFFF
+
+
 _START, _END = 0, -1
 
 _Places: TypeAlias = tuple[frozenset[_Position], ...]
@@ -339,7 +379,7 @@ _Places: TypeAlias = tuple[frozenset[_Position], ...]
 def _labels(wanted: list[_Graph], unwanted: list[_Graph]) -> dict[int, dict[int, str]]:
     """Return the characters on the edges of a graph of the selected texts."""
     graphs = [*wanted, *unwanted]
-    start = tuple(graph.settled({_Position(_START)}) for graph in graphs)
+    start = tuple(graph.start() for graph in graphs)
     numbers: dict[_Places, int] = {start: _START}
     ranges: dict[int, dict[int, list[tuple[int, int]]]] = {}
     ends: set[int] = set()
@@ -362,7 +402,7 @@ def _labels(wanted: list[_Graph], unwanted: list[_Graph]) -> dict[int, dict[int,
             )
             if following not in numbers:
                 if len(numbers) > SET_LIMIT:
-                    raise _TooLarge
+                    raise TooLargeError
                 numbers[following] = len(numbers)
                 waiting.append(following)
             targets.setdefault(numbers[following], []).append((first, end - 1))

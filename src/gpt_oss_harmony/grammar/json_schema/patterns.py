@@ -24,10 +24,22 @@ from .pattern_parser import (
     read_pattern,
 )
 
-__all__ = ["has_counts", "lengths", "pattern_accepts", "rust_pattern", "unwritable"]
+__all__ = [
+    "WRITABLE",
+    "has_counts",
+    "lengths",
+    "pattern_accepts",
+    "rust_pattern",
+    "unwritable",
+    "writable_pattern",
+    "written_pattern",
+]
 
 UNWRITABLE: Ranges = ((0x00, 0x07), (0x0B, 0x0B), (0x0E, 0x1F), (0x7F, 0x7F), (0xD800, 0xDFFF))
 """Code points that the grammar does not allow: JSON needs ``\\uXXXX`` for most of them."""
+
+WRITABLE = Characters(complement(UNWRITABLE))
+"""All other characters."""
 
 SIZE_LIMIT = 20_000
 """The most characters of a pattern with its repetitions written out."""
@@ -53,6 +65,11 @@ def rust_pattern(pattern: str, pointer: str) -> str:
 
 @cached(maxsize=256)
 def _rust_pattern(pattern: str) -> str:
+    return written_pattern(writable_pattern(pattern))
+
+
+def writable_pattern(pattern: str) -> Node:
+    """Return the tree of a pattern without what the grammar does not allow or need."""
     spend(10 * len(pattern))
     node = _without_free_ends(_writable(read_pattern(pattern)))
     if node == _NOTHING:
@@ -60,6 +77,11 @@ def _rust_pattern(pattern: str) -> str:
             "every text that matches it needs \\uXXXX escapes",
             remedy="allow another character",
         )
+    return node
+
+
+def written_pattern(node: Node) -> str:
+    """Write a tree for the engine; raise `GrammarError` if that is impossible."""
     _check_anchors(node, at_start=True, at_end=True)
     if _size(node) > SIZE_LIMIT:
         raise GrammarError(

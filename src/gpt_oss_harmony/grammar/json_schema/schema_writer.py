@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from math import inf
 
@@ -25,7 +26,8 @@ from .budget import Budget, spend
 from .constraints import TYPES, Constraints, type_of
 from .disjointness import Disjointness
 from .formats import FORMATS
-from .patterns import has_counts, pattern_accepts, rust_pattern
+from .pattern_lengths import pattern_with_length
+from .patterns import has_counts, lengths, pattern_accepts, rust_pattern
 from .states import Shape, State
 from .witnesses import distinct_arrays, possible_types
 
@@ -63,6 +65,7 @@ _STEPS_OF_A_PROPERTY = 40
 
 _INLINE_LEVELS = 8
 _TEXT_KEYWORDS = ("pattern", "format", "minLength", "maxLength")
+_SURE_LENGTH = 8  # up to here the engine joined each length with each of 40 patterns and formats
 _FORMAT_PATTERNS = [list(text_format.patterns) for text_format in FORMATS.values()]
 
 
@@ -217,22 +220,48 @@ class SchemaWriter:
             problem = f"it is more than {LENGTH_LIMIT:,} beside a pattern"
             self._report(GrammarError(problem, remedy="use a smaller number", pointer=pointer))
             shape.shortest = 0
-        written: Schema = {}
+        written = _text_keywords(shape)
+        is_plain = shape.patterns in _FORMAT_PATTERNS and shape.shortest <= _SURE_LENGTH
+        is_long = shape.shortest > _SURE_LENGTH or len(shape.patterns) > 1
+        is_counted = any(map(has_counts, shape.patterns))
+        if is_plain or not shape.patterns or not (is_long or is_counted):
+            return written
+        if not self._failure(written, follows=is_counted):
+            return written
+        return self._text_in_parts(state, shape)
+
+    def _text_in_parts(self, state: State, shape: Shape) -> Schema:
+        """Write a text that the engine cannot follow as it is: with its length in its pattern.
+
+        The engine joins a pattern with a length, and may give up. If the length cannot become part
+        of the pattern, it is reported and left out; so is a pattern that is too costly alone.
+        """
+        if len(shape.patterns) == 1 and shape.shortest:
+            pattern = pattern_with_length(shape.patterns[0], shape.shortest, shape.longest)
+            if pattern is not None and not self._failure({"pattern": pattern}):
+                return {"pattern": pattern}
+        problem = self._failure(_text_keywords(replace(shape, shortest=0, longest=None)))
+        if problem:
+            self._report_costly(problem, _keyword_pointer(state, *_TEXT_KEYWORDS))
+            shape.patterns.clear()
+            return _text_keywords(shape)
         if shape.shortest:
-            written["minLength"] = shape.shortest
-        if shape.longest is not None:
-            written["maxLength"] = shape.longest
-        patterns = [rust_pattern(pattern, shape.pointer) for pattern in shape.patterns]
-        if len(patterns) == 1:
-            written["pattern"] = patterns[0]
-        elif patterns:
-            written["allOf"] = [{"pattern": pattern} for pattern in patterns]
-        if shape.patterns not in _FORMAT_PATTERNS and any(map(has_counts, shape.patterns)):
-            pointer = _keyword_pointer(state, *_TEXT_KEYWORDS)
-            if self._is_too_costly({"type": "string", **written}, pointer):
-                shape.patterns.clear()
-                return self._text(state, shape)
-        return written
+            self._report_length(_keyword_pointer(state, "minLength"))
+            shape.shortest = 0
+        written = _text_keywords(shape)
+        if shape.longest is not None and self._failure(written):
+            self._report_length(_keyword_pointer(state, "maxLength"))
+            shape.longest = None
+        return _text_keywords(shape)
+
+    def _report_length(self, pointer: str) -> None:
+        problem = "the engine cannot join this length with the pattern"
+        remedy = "write the length as a count in the pattern"
+        self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
+
+    def _report_costly(self, problem: str, pointer: str) -> None:
+        remedy = "use smaller counts, or put ^ at its start and $ at its end"
+        self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
 
     def _check_texts_together(self, state: State, alternatives: list[State]) -> None:
         """Check the patterns of all alternatives, which the engine follows at once."""
@@ -242,27 +271,26 @@ class SchemaWriter:
             if inner.shape is not None and any(map(has_counts, inner.shape.patterns))
         ]
         texts: list[JsonValue] = [self._text(inner, shape) for inner, shape in counted]
-        schema: Schema = {"type": "string", "anyOf": texts}
-        if len(texts) > 1 and self._is_too_costly(schema, state.pointer):
+        problem = self._failure({"anyOf": texts}) if len(texts) > 1 else ""
+        if problem:
+            self._report_costly(problem, state.pointer)
             for _, shape in counted:
                 shape.patterns.clear()
 
-    def _is_too_costly(self, schema: Schema, pointer: str) -> bool:
-        problem = "the engine runs out of fuel for it"
-        text = json.dumps(schema)
-        if text in self._tried or self._trial_steps > 0:
-            trial = try_schema(text)
-            if text not in self._tried:
-                self._tried.add(text)
-                self._trial_steps -= trial.steps
-                spend(trial.steps)
-            if trial.succeeds:
-                return False
-        else:
-            problem = "there are too many patterns with counts to try them all in the engine"
-        remedy = "use smaller counts, or put ^ at its start and $ at its end"
-        self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
-        return True
+    def _failure(self, keywords: Schema, kind: str = "string", *, follows: bool = True) -> str:
+        """Return why the engine cannot follow a schema with patterns; empty if it can.
+
+        Patterns without counts need no more than to be compiled: `follows` is False for them.
+        """
+        text = json.dumps({"type": kind, **keywords})
+        if text not in self._tried and self._trial_steps <= 0:
+            return "there are too many patterns with counts to try them all in the engine"
+        trial = try_schema(text, follows=follows)
+        if text not in self._tried:
+            self._tried.add(text)
+            self._trial_steps -= trial.steps
+            spend(trial.steps)
+        return "" if trial.succeeds else "the engine runs out of fuel for it"
 
     def _number(self, state: State, shape: Shape) -> Schema:
         written: Schema = {}
@@ -455,8 +483,26 @@ class SchemaWriter:
                 return
         if any(map(has_counts, shape.named_by_pattern)):
             names: Schema = {rust_pattern(pattern, ""): {} for pattern in shape.named_by_pattern}
-            if self._is_too_costly({"type": "object", "patternProperties": names}, pointer):
+            problem = self._failure({"patternProperties": names}, "object")
+            if problem:
+                self._report_costly(problem, pointer)
                 shape.drop_patterns()
+
+
+def _text_keywords(shape: Shape) -> Schema:
+    """Return the keywords of a text, without lengths that its pattern has anyway."""
+    least, most = lengths(shape.patterns[0]) if len(shape.patterns) == 1 else (0, None)
+    written: Schema = {}
+    if shape.shortest > least:
+        written["minLength"] = shape.shortest
+    if shape.longest is not None and (most is None or shape.longest < most):
+        written["maxLength"] = shape.longest
+    patterns = [rust_pattern(pattern, shape.pointer) for pattern in shape.patterns]
+    if len(patterns) == 1:
+        written["pattern"] = patterns[0]
+    elif patterns:
+        written["allOf"] = [{"pattern": pattern} for pattern in patterns]
+    return written
 
 
 def _text_key(state: State) -> tuple[object, ...] | None:

@@ -31,6 +31,7 @@ export const RECOVERY_WORDS = {
   "tool-as-role": "A tool's name stands in place of the role. It is a call by the assistant.",
   "tool-name": "The recipient is not declared, but is close to a declared tool.",
   "glued-words": "Words of the header have no space between them. They are read apart.",
+  "mended-arguments": "The arguments are almost JSON. They are mended.",
   "special-token": "A special token has no meaning there. It is left out.",
   "unknown-token": "The token id is outside the vocabulary. It is left out.",
   "invalid-utf8": "The bytes are not UTF-8. They become U+FFFD, in the strict parser as well.",

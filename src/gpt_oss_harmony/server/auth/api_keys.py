@@ -165,8 +165,9 @@ class ApiKeys:
         """Return the caller with this key if `caller` returned it within the last second.
 
         This reads no database: clients send many requests in a second, and each look-up would cost
-        a statement and two changes of thread. So a revoked key works for up to a second more. A
-        refusal is not remembered, so that a new key works at once.
+        a statement and two changes of thread. So a revoked key works for up to a second more, and
+        so does no key after the first was made. A refusal is not remembered: a new key works at
+        once.
         """
         expiry, caller = self._recent.get(hash_key(key), (0.0, None))
         return caller if 0 < expiry - self._clock() <= _REMEMBERED else None
@@ -196,9 +197,14 @@ _CALLER = "gpt_oss_harmony.caller"
 
 async def authenticate(connection: HTTPConnection) -> Caller:
     """Read the key of a request, once; raise `ApiError` if it is missing or unknown."""
-    if _CALLER in connection.scope:
-        caller: Caller = connection.scope[_CALLER]
-        return caller
+    if _CALLER not in connection.scope:
+        connection.scope[_CALLER] = await current_caller(connection)
+    caller: Caller = connection.scope[_CALLER]
+    return caller
+
+
+async def current_caller(connection: HTTPConnection) -> Caller:
+    """Look the key of a connection up, as for a new request; raise `ApiError` if it is refused."""
     services = connection.app.state.services
     keys: ApiKeys = services.keys
     key = _key_of(connection)

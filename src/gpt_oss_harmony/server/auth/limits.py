@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from ..http.errors import ApiError
 from ..pools import FairPool
-from ..store import KeyLimits, KeyRequest, KeyRequests
+from ..store import KeyLimits, KeyRequest, KeyRequests, StoreError
 
 __all__ = ["KeyLimiter", "Quota", "Refusal", "RequestUsage", "SharedKeyLimiter"]
 
 _MINUTE = 60.0
+_RETRY_SECONDS = 3.0  # between tries while the database is away
 _SOON = 1.0  # seconds, if the end of the running request cannot be predicted
 
 
@@ -158,6 +159,7 @@ class SharedKeyLimiter:
         self._requests = requests
         self._pool = pool
         self._ending: set[asyncio.Task[None]] = set()
+        self._is_closing = False
 
     @asynccontextmanager
     async def request(self, id: str, limits: KeyLimits) -> AsyncGenerator[RequestUsage, None]:
@@ -172,17 +174,27 @@ class SharedKeyLimiter:
 
         def end(tokens: int) -> None:
             if request_id is not None:
-                ending = asyncio.ensure_future(
-                    self._pool.run(id, self._requests.end, request_id, tokens)
-                )
+                ending = asyncio.ensure_future(self._end(id, request_id, tokens))
                 self._ending.add(ending)
                 ending.add_done_callback(self._ending.discard)
 
         with RequestUsage(end).held() as usage:
             yield usage
 
+    async def _end(self, id: str, request_id: str, tokens: int) -> None:
+        """Note the end of a request, if need be when the database is back."""
+        while True:
+            try:
+                await self._pool.run(id, self._requests.end, request_id, tokens)
+                return
+            except StoreError:
+                if self._is_closing:
+                    raise
+            await asyncio.sleep(_RETRY_SECONDS)
+
     async def close(self) -> None:
         """Wait until all requests that ended are noted."""
+        self._is_closing = True
         await asyncio.gather(*self._ending, return_exceptions=True)
 
 

@@ -11,15 +11,15 @@ from typing import Annotated, Any, cast
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from ...apis.chat.request import ChatRequest
+from ...apis.chat.writer import ChatCompletion
 from ...apis.request_body import Metadata, RequestBody
-from ...apis.requests import ChatRequest
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..http.json import list_json
 from ..limited_route import LimitedRoute, written
 from ..repeated_requests import RequestKey, check_same, request_in_progress
 from ..services import Services, services_of
 from ..store import ClaimedError, NotFoundError, Order, StoredCompletion
-from .completion import ChatCompletion
 
 __all__ = ["claimed_completion", "router", "store_completion"]
 

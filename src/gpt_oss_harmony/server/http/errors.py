@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request, WebSocket
@@ -13,7 +14,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
-from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
+from typing_extensions import NotRequired, TypedDict  # pydantic needs that of Python 3.12
 
 from ...apis.request_body import validation_problem
 from ...engines.engine import ContextLengthError, EngineError, SamplingError
@@ -61,10 +62,11 @@ class ErrorAnswer(TypedDict):
 
 
 class MessagesError(TypedDict):
-    """An error in Anthropic's form."""
+    """An error in Anthropic's form; `details` has words for programs."""
 
     type: str
     message: str
+    details: NotRequired[dict[str, Any]]
 
 
 class MessagesErrorAnswer(TypedDict):
@@ -92,7 +94,7 @@ class ApiError(HarmonyError):
     """A response with an HTTP status of 400 or more.
 
     `kind` is the ``type`` of the error object, `param` the path of the wrong field, and `code` a
-    word for programs. `retry_after` is in seconds.
+    word for programs. `retry_after` is in seconds. `details` are those of Anthropic's form.
     """
 
     def __init__(
@@ -104,8 +106,10 @@ class ApiError(HarmonyError):
         param: str | None = None,
         code: str | None = None,
         retry_after: float | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(problem)
+        self.details = details
         self.status = status
         self.problem = problem
         self.kind = kind
@@ -146,6 +150,12 @@ class ApiError(HarmonyError):
         """Return the JSON of the response."""
         return {"error": self.error_object()}
 
+    @property
+    def text(self) -> str:
+        """The problem with the name of the field, for APIs whose errors are texts."""
+        is_named = not self.param or self.problem.startswith(self.param)
+        return self.problem if is_named else f"{self.param}: {self.problem}"
+
     def error_object(self) -> ErrorObject:
         """Return only the error object, as in events."""
         return {
@@ -162,11 +172,10 @@ class ApiError(HarmonyError):
         'not_found_error'
         """
         kinds = _MESSAGES_KINDS if self.status < 500 else _MESSAGES_FAILURES
-        problem = self.problem
-        if self.param and not problem.startswith(self.param):
-            problem = f"{self.param}: {problem}"
         kind = kinds.get(self.status, kinds[0])
-        error = {"type": kind, "message": problem}
+        error: dict[str, Any] = {"type": kind, "message": self.text}
+        if self.details is not None:
+            error["details"] = self.details
         return {"type": "error", "error": error, "request_id": request_id()}
 
 
@@ -268,7 +277,11 @@ def error_response(error: ApiError, scope: Scope) -> JSONResponse:
         headers["Retry-After"] = str(max(1, round(error.retry_after)))
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    body = error.messages_body() if speaks_messages(scope) else error.body()
+    body: Mapping[str, Any] = error.body()
+    if speaks_messages(scope):
+        body = error.messages_body()
+    elif scope.get("path", "").startswith("/api/"):  # Ollama's, whose errors are texts
+        body = {"error": error.text}
     return JSONResponse(body, error.status, headers)
 
 
@@ -313,7 +326,11 @@ def add_error_handlers(app: FastAPI) -> None:
         route = f"{request.method} {request.url.path}"
         problem, code, allowed = f"{route}: {error.detail}", "http_error", ""
         if error.status_code == 404:
-            problem = f"there is no {route}; /openapi.json lists all endpoints"
+            absent = (
+                why for path, why in _ABSENT.items() if f"{request.url.path}/".startswith(path)
+            )
+            remedy = next(absent, "/openapi.json lists all endpoints")
+            problem = f"there is no {route}; {remedy}"
             code = "not_found"
         elif error.status_code == 405:
             code = "method_not_allowed"
@@ -323,6 +340,23 @@ def add_error_handlers(app: FastAPI) -> None:
         if allowed:
             response.headers["Allow"] = allowed
         return response
+
+
+_ABSENT = {
+    "/v1/embeddings/": "gpt-oss makes no embeddings: serve an embedding model beside it",
+    "/v1/moderations/": "gpt-oss-safeguard judges texts by a policy of yours: send both to "
+    "/v1/responses, with the policy as instructions",
+    "/v1/batches/": "send the requests to /v1/responses with background: true",
+    "/v1/messages/batches/": "send the requests one by one; the server queues them",
+    "/v1/uploads/": "upload whole files to /v1/files",
+    "/v1/images/": "gpt-oss writes text only",
+    "/v1/audio/": "gpt-oss reads and writes text only",
+    "/v1/fine_tuning/": "train on your own machine: docs/guides/training-data.md",
+    "/v1/vector_stores/": "start the server with --browser FOLDER, which is searched",
+    "/v1/assistants/": "use /v1/responses and /v1/conversations",
+    "/v1/threads/": "use /v1/responses and /v1/conversations",
+}
+"""Endpoints that clients know and this server does not have, with what helps."""
 
 
 def _allowed_methods(request: Request) -> str:

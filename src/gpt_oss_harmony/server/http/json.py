@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
-from ..json_text import json_text
+from ...apis.wire_events import json_text
 from .errors import ApiError
 
 __all__ = [

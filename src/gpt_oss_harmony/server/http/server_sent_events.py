@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import TypeAdapter
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from ..json_text import json_text
+from ...apis.wire_events import Event, encode_events, event_of
 from .errors import ApiError, ErrorAnswer, api_error_of
 from .requests import cancel_all, until_disconnected
 
-__all__ = ["Event", "EventLog", "EventStream", "encode_events", "event_of", "json_or_stream"]
+__all__ = ["EventLog", "EventStream", "json_or_stream"]
 
 _HEADERS = {
     "Cache-Control": "no-cache, no-transform",
@@ -24,13 +24,6 @@ _HEADERS = {
 _COMMENT = b": keep-alive\n\n"  # SDKs skip it
 _PACE = 0.01
 """Seconds between writes to one client; events within this time share one write."""
-
-
-class Event(NamedTuple):
-    """The name of an event, if any, and its data: JSON, or a text that is sent unchanged."""
-
-    name: str | None
-    data: str
 
 
 class EventLog:
@@ -114,28 +107,6 @@ def _settle(change: asyncio.Future[bool], has_come: bool) -> None:
         change.set_result(has_come)
 
 
-# Writing
-
-
-def event_of(data: Any, name: str | None = None) -> Event:
-    """Make an event of JSON."""
-    return Event(name, json_text(data))
-
-
-def encode_events(events: Iterable[Event]) -> bytes:
-    r"""Write events.
-
-    >>> encode_events([event_of({"text": "é"}, "done")])
-    b'event: done\ndata: {"text":"\xc3\xa9"}\n\n'
-    """
-    return "".join(
-        [
-            f"data: {data}\n\n" if name is None else f"event: {name}\ndata: {data}\n\n"
-            for name, data in events
-        ]
-    ).encode()
-
-
 class EventStream(StreamingResponse):
     """Sends the events of a log, or of an async generator.
 
@@ -145,6 +116,7 @@ class EventStream(StreamingResponse):
     - An error before the first event becomes a response with an HTTP status. A later error is
       written by `error_event`; only `ending` comes after it.
     - `headers` are read at the first event, so that a generator can fill them.
+    - `encode` writes events; it and `media_type` are those of server-sent events.
     - After `keep_alive` seconds without an event, a comment is sent, or the event `ping`, because
       proxies close silent streams.
     - For a log, only events with an index above `after` are sent. `on_end` is called when the
@@ -162,15 +134,20 @@ class EventStream(StreamingResponse):
         ping: Event | None = None,
         headers: Mapping[str, str] | None = None,
         on_end: Callable[[], object] = lambda: None,
+        encode: Callable[[Iterable[Event]], bytes] = encode_events,
+        media_type: str = "text/event-stream",
     ) -> None:
-        super().__init__((), headers=_HEADERS, media_type="text/event-stream")
+        super().__init__((), headers=_HEADERS, media_type=media_type)
+        self._encode = encode
+        # Only server-sent events have comments.
+        comment = _COMMENT if encode is encode_events else b""
         self._generator = None if isinstance(events, EventLog) else events
         self._log = events if isinstance(events, EventLog) else EventLog(forgets=True)
         self._after = after
         self._error_event = error_event
         self._ending = ending
         self._keep_alive = keep_alive
-        self._ping = _COMMENT if ping is None else encode_events([ping])
+        self._ping = comment if ping is None else encode([ping])
         self._more_headers = {} if headers is None else headers
         self._on_end = on_end
 
@@ -218,8 +195,8 @@ class EventStream(StreamingResponse):
             async with aclosing(self._log.batches(self._after, self._keep_alive)) as batches:
                 async for batch in batches:
                     if batch:
-                        await write(encode_events(batch))
-                    elif has_begun:
+                        await write(self._encode(batch))
+                    elif has_begun and self._ping:
                         await write(self._ping)
                     await self._log.pause(_PACE)
         except Exception as error:
@@ -228,7 +205,7 @@ class EventStream(StreamingResponse):
             last.append(self._error_event(api_error_of(error, "a stream")))
         if self._ending is not None:
             last.append(Event(None, self._ending))
-        await write(encode_events(last))
+        await write(self._encode(last))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -17,18 +17,17 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from ...apis.input_items import input_items_of
-from ...apis.items import HistoryItem, message_text
-from ...apis.requests import ReasoningSettings, ResponsesRequest
-from ...apis.response_resource import ResponseUsage
-from ...apis.turn_request import turn_of_response
+from ...apis.items import HistoryItem, ItemEnded, TurnEnded, Usage
+from ...apis.reader import TurnReader
+from ...apis.request_body import ReasoningSettings
+from ...apis.responses.request import ResponsesRequest, input_items_of, turn_of_response
+from ...apis.responses.resource import ResponseUsage
 from ...encoding import load_harmony_encoding
 from ..auth.api_keys import Caller
 from ..encryption import OwnerCipher
-from ..generation.events import MessageEnded, TurnEnded, Usage
-from ..generation.preparation import prepare_turn
-from ..generation.sampling import sample_turn
 from ..http.errors import ApiError
+from ..preparation import prepare_turn
+from ..sampling import sample_turn
 from ..services import Services
 from ..store import new_id
 from .history import History, history_of, with_stored_items
@@ -312,10 +311,11 @@ async def _summary(
     turn, prepared = await services.pools.encoding.run(caller.owner, prepare)
     texts: list[str] = []
     usage = Usage()
-    async with aclosing(sample_turn(services, caller, turn, prepared)) as events:
+    reader = TurnReader(turn, len(prepared.prompt), new_id=new_id, streams=False)
+    async with aclosing(sample_turn(services, caller, turn, prepared, reader)) as events:
         async for event in events:
-            if isinstance(event, MessageEnded) and event.message.channel != "analysis":
-                texts.append(message_text(event.message))
+            if isinstance(event, ItemEnded) and event.message.channel != "analysis":
+                texts.append(event.message.text)
             elif isinstance(event, TurnEnded):
                 usage = event.usage
     if not any(texts):

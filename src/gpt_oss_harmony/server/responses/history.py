@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...apis.current_date import TODAY
 from ...apis.items import HistoryItem
-from ...apis.requests import ResponsesRequest
+from ...apis.responses.request import ResponsesRequest
 from ..file_texts import without_read_text
 from ..http.errors import ApiError
 from ..http.json import ListPage, list_json

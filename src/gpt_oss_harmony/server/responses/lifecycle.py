@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack, aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from ...apis.requests import ResponsesRequest
+from ...apis.responses.request import ResponsesRequest
+from ...apis.wire_events import Event, event_of
 from ..auth.api_keys import Caller
-from ..cluster.peers import PeerError
-from ..generation.sampling import with_grammar
 from ..http.errors import ApiError
-from ..http.server_sent_events import Event, EventLog, event_of
+from ..http.server_sent_events import EventLog
+from ..peers import PeerError
+from ..preparation import with_grammar
 from ..repeated_requests import RequestKey, check_same, request_in_progress
 from ..services import Services
 from ..store import Claim, ClaimedError, NotFoundError, Store, StoredResponse
-from .driver import ResponseRun, store_beginning
+from .effects import run_response, store_beginning
 from .history import History, response_json
-from .plan import plan_response
+from .plan import ResponsePlan, plan_response
+from .run import ResponseRun
 
 __all__ = [
     "FollowedResponse",
+    "StartedResponse",
     "cancel_response",
     "delete_response",
     "repeated_response",
@@ -36,6 +39,13 @@ _TRIES = 5  # to reach the server that runs a response
 _RETRY_SECONDS = 0.1
 
 
+class StartedResponse(NamedTuple):
+    """A response that runs, and its plan."""
+
+    plan: ResponsePlan
+    run: ResponseRun
+
+
 async def start_response(
     services: Services,
     caller: Caller,
@@ -44,7 +54,7 @@ async def start_response(
     history: History | None = None,
     is_generated: bool = True,
     key: RequestKey | None = None,
-) -> ResponseRun:
+) -> StartedResponse:
     """Plan a response, store its beginning, and run it; the arguments are those of `plan_response`.
 
     Raises what `plan_response` raises, `ApiError` if the queue is full, and `ClaimedError` for the
@@ -66,14 +76,14 @@ async def start_response(
         if claims or prepared is not plan.prepared:
             plan = replace(plan, prepared=prepared, claims=[*claims, *plan.claims])
     if not (plan.is_stored or plan.claims):
-        return ResponseRun(services, plan)
+        return StartedResponse(plan, run_response(services, plan))
     held = ExitStack()
     held.enter_context(caller.usage.held())
 
     async def begin() -> ResponseRun:
-        with held:
+        with held, services.live_responses.beginning(plan.id):
             await store_beginning(services, plan)
-            return ResponseRun(services, plan)
+            return run_response(services, plan)
 
     def stop(begun: asyncio.Future[ResponseRun]) -> None:
         if not begun.cancelled() and begun.exception() is None:
@@ -81,7 +91,7 @@ async def start_response(
 
     beginning = asyncio.ensure_future(begin())
     try:
-        return await asyncio.shield(beginning)
+        return StartedResponse(plan, await asyncio.shield(beginning))
     except asyncio.CancelledError:  # the client has disconnected; the stored beginning is deleted
         beginning.add_done_callback(stop)
         raise
@@ -112,9 +122,10 @@ async def retrieve_response(services: Services, id: str, owner: str) -> dict[str
         return live.response
     stored = await services.store.responses.get(id, owner)
     if stored.is_running:
-        async with aclosing(_ask_its_server(services, stored, "read")) as parts:
-            async for response in parts:
-                return dict(response)
+        with suppress(PeerError):
+            async with aclosing(_ask_its_server(services, stored, "read")) as parts:
+                async for response in parts:
+                    return dict(response)
         stored = await services.store.responses.get(id, owner)  # it has just ended
     return response_json(stored)
 
@@ -149,11 +160,13 @@ async def _mirror(services: Services, stored: StoredResponse, after: int, log: E
     """Copy the events above `after` of a response that another server runs, until its end."""
     try:
         while stored.is_running:
-            async with aclosing(_ask_its_server(services, stored, "follow", after=after)) as parts:
-                async for part in parts:
-                    for name, data in part:
-                        log.add(Event(name, data))
-                        after += 1
+            following = _ask_its_server(services, stored, "follow", after=after)
+            with suppress(PeerError):
+                async with aclosing(following) as parts:
+                    async for part in parts:
+                        for name, data in part:
+                            log.add(Event(name, data))
+                            after += 1
             stored = await services.store.responses.get(stored.id, stored.owner)
             if stored.is_running:  # it is just starting, or its server cannot be reached
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -208,12 +221,20 @@ async def _stop(services: Services, id: str, owner: str) -> StoredResponse:
     for _ in range(_TRIES):
         if not stored.is_running:
             return stored
-        async with aclosing(_ask_its_server(services, stored, "stop")) as parts:
-            async for _ in parts:
-                pass
+        is_silent = False
+        try:
+            async with aclosing(_ask_its_server(services, stored, "stop")) as parts:
+                async for _ in parts:
+                    pass
+        except PeerError:
+            is_silent = True
         stored = await services.store.responses.get(id, owner)
-        if stored.is_running:  # it begins at this moment, or cannot be reached
+        if is_silent:  # to ask it again would take as long
+            break
+        if stored.is_running:  # it begins at this moment
             await asyncio.sleep(_RETRY_SECONDS)
+    if not stored.is_running:
+        return stored
     # Its server lives but does not answer; when it has sampled everything, it finds the end stored.
     body = {**stored.body, "status": "cancelled"}
     await services.store.responses.finish(owner, id, status="cancelled", body=body)
@@ -223,7 +244,10 @@ async def _stop(services: Services, id: str, owner: str) -> StoredResponse:
 async def _ask_its_server(
     services: Services, stored: StoredResponse, action: str, **fields: Any
 ) -> AsyncGenerator[Any, None]:
-    """Send a request to the server of a response; if it is dead, mark its responses as failed."""
+    """Send a request to the server of a response; if it is dead, mark its responses as failed.
+
+    Raises `PeerError` if the server does not answer, dead or not.
+    """
     request = {"action": action, "id": stored.id, "owner": stored.owner, **fields}
     try:
         async with aclosing(services.peers.ask(stored.server_id or "", request)) as parts:
@@ -231,3 +255,4 @@ async def _ask_its_server(
                 yield part
     except PeerError:
         await services.store.run(stored.owner, Store.start_serving)
+        raise

@@ -9,11 +9,10 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from ...apis.input_items import input_items_of
 from ...apis.items import HistoryItem
-from ...apis.requests import ResponsesRequest
-from ...apis.response_resource import response_of
-from ...apis.turn_request import TurnRequest, turn_of_response
+from ...apis.responses.request import ResponsesRequest, input_items_of, turn_of_response
+from ...apis.responses.resource import response_of
+from ...apis.turn import RENDERING, TurnRequest
 from ...conversation.built_in_tools import has_files, requested_tool, tools_with_container
 from ...conversation.json_field import JsonField
 from ...conversation.messages import Conversation, Message, Role
@@ -23,7 +22,7 @@ from ...engines.engine import ContextLengthError
 from ...sampled_messages import SampledMessage
 from ..auth.api_keys import Caller
 from ..encryption import OwnerCipher
-from ..generation.preparation import RENDERING, PreparedTurn, prepare_turn
+from ..preparation import PreparedTurn, prepare_turn
 from ..services import Services
 from ..store import Claim, NotFoundError, StoredSession, new_id
 from ..tools.conversation_tools import ConversationTools, FileStorage
@@ -115,55 +114,32 @@ def plan_response(
     owner = caller.owner
     history = history or history_of(services, owner, request)
     resolved, references, servers, answered = _resolved(services, owner, request, history)
-    approved = answered.approved
-    # In a conversation, the calls of a repeated request are in its history.
-    repeated = answered.repeated if request.conversation is not None else ()
-    used_approvals = [*(pending.request_id for pending in approved), *repeated]
-    turn = _turn(services, owner, resolved, history, references, servers)
     input_items = input_items_of(resolved, new_id, references)
-    compaction: list[HistoryItem] = []
-    threshold = request.compaction_threshold
-    measured = None if threshold is None else prepare_turn(turn)
-    if measured is not None and threshold is not None and len(measured.prompt) > threshold:
-        cipher = OwnerCipher(services.cipher, owner)
-        items = opened_items([*history.items, *input_items], cipher)
-        count = prompt_counter(services, owner, request, history)
-        kept = compacted_items(items, threshold // 2, count)
-        compaction = [HistoryItem(compaction_item(services, owner, kept))]
-        empty = resolved.model_copy(update={"input": [], "messages": None})
-        compacted = history._replace(items=compaction)
-        turn = _turn(services, owner, empty, compacted, {}, servers)
-        measured = None
-    turn, prepared = prepare_plan_turn(services, request, turn, measured)
+    turn = _turn(services, owner, resolved, history, references, servers)
+    prepared: PreparedTurn | None = None
+    compaction: Sequence[HistoryItem] = ()
+    if request.compaction_threshold is not None:
+        prepared = prepare_turn(turn)
+        if len(prepared.prompt) > request.compaction_threshold:
+            items = [*history.items, *input_items]
+            compaction = _compacted(services, owner, request, history, items)
+            empty = resolved.model_copy(update={"input": [], "messages": None})
+            turn = _turn(services, owner, empty, history._replace(items=compaction), {}, servers)
+            prepared = None
+    called = {namespace_of(pending.call.recipient) for pending in answered.approved}
+    turn = replace(
+        turn,
+        built_in_tools=turn.built_in_tools | called,
+        approvals=frozenset(servers.approvals),
+    )
+    turn, prepared = prepare_plan_turn(services, request, turn, prepared)
     response = response_of(request, id=new_id("resp"), created_at=int(time.time()), model=model)
     if request.background:
         response = response.model_copy(update={"status": "queued"})
-    used = {*turn.built_in_tools, *(namespace_of(pending.call.recipient) for pending in approved)}
-    tools = {name: services.tools[name] for name in sorted(used)}
-    sessions = sessions_of(services, owner, request, history) if tools else ()
-    sessions = _with_container(services, owner, request, sessions)
-    conversation_tools = ConversationTools(
-        tools,
-        sessions,
-        files=[
-            file
-            for session in sessions
-            if has_files(session.tool)
-            for file in services.store.blocking.files.list(session.id, owner)
-        ],
-        storage=(FileStorage(services.store, owner, response.id) if request.is_stored else None),
-        include=request.include or (),
-        functions=servers.functions if tools else None,
-        approvals=servers.approvals,
-    )
-    if conversation_tools.containers:
-        _put_files(services, owner, request, conversation_tools)
+    # In a conversation, the calls of a repeated request are in its history.
+    repeated = answered.repeated if request.conversation is not None else ()
+    used = [*(pending.request_id for pending in answered.approved), *repeated]
     return ResponsePlan(
-        tools=conversation_tools,
-        listings=servers.new_listings(history.items, input_items),
-        approved=approved,
-        claims=[Claim(f"approval {id}") for id in used_approvals],
-        compaction=compaction,
         caller=caller,
         request=request,
         response=response.to_dict(),
@@ -171,8 +147,61 @@ def plan_response(
         prepared=prepared,
         history=history,
         input=input_items,
+        tools=_tools(services, owner, request, history, servers, turn, response.id),
+        listings=servers.new_listings(history.items, input_items),
+        approved=answered.approved,
+        claims=[Claim(f"approval {id}") for id in used],
+        compaction=compaction,
         is_generated=is_generated,
     )
+
+
+def _compacted(
+    services: Services,
+    owner: str,
+    request: ResponsesRequest,
+    history: History,
+    items: Sequence[HistoryItem],
+) -> Sequence[HistoryItem]:
+    """Compact everything before the response into one item, of half the tokens that are allowed."""
+    opened = opened_items(items, OwnerCipher(services.cipher, owner))
+    count = prompt_counter(services, owner, request, history)
+    kept = compacted_items(opened, (request.compaction_threshold or 0) // 2, count)
+    return [HistoryItem(compaction_item(services, owner, kept))]
+
+
+def _tools(
+    services: Services,
+    owner: str,
+    request: ResponsesRequest,
+    history: History,
+    servers: RequestedServers,
+    turn: TurnRequest,
+    response_id: str,
+) -> ConversationTools:
+    """Open the tools of a response, with their sessions and files in this conversation."""
+    tools = {name: services.tools[name] for name in sorted(turn.built_in_tools)}
+    sessions = sessions_of(services, owner, request, history) if tools else ()
+    sessions = _with_container(services, owner, request, sessions)
+    stored_files = services.store.blocking.files
+    files = [
+        file
+        for session in sessions
+        if has_files(session.tool)
+        for file in stored_files.list(session.id, owner)
+    ]
+    opened = ConversationTools(
+        tools,
+        sessions,
+        files=files,
+        storage=FileStorage(services.store, owner, response_id) if request.is_stored else None,
+        include=request.include or (),
+        functions=servers.functions if tools else None,
+        owner=owner,
+    )
+    if opened.containers:
+        _put_files(services, owner, request, opened)
+    return opened
 
 
 def _with_container(
@@ -240,7 +269,8 @@ def _resolved(
         stored = history_items(services.store.blocking.find_items([id], owner).values())
         return references.get(id) or next(iter(stored), None)
 
-    answered = answered_requests(resolved, history.items, servers.functions, find)
+    is_signed = OwnerCipher(services.cipher, owner).is_signed
+    answered = answered_requests(resolved, history.items, servers.functions, find, is_signed)
     references.update(answered.items)
     return answered.request, references, servers, answered
 
@@ -253,7 +283,7 @@ def _turn(
     references: dict[str, HistoryItem],
     servers: RequestedServers,
 ) -> TurnRequest:
-    return turn_of_response(
+    turn = turn_of_response(
         servers.with_choice(request),
         history.items,
         date=history.date,
@@ -261,6 +291,8 @@ def _turn(
         references=references,
         built_in={**services.built_in, **servers.namespaces},
     )
+    services.unknown_fields.check_turn(ResponsesRequest, turn, owner, listed="mcp")
+    return turn
 
 
 # Preparation and truncation

@@ -7,21 +7,22 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from ...apis.requests import ResponsesRequest
-from ...apis.response_resource import Response as ResponseResource
+from ...apis.responses.request import ResponsesRequest
+from ...apis.responses.resource import Response as ResponseResource
+from ...apis.responses.writer import ResponseEvent
 from ..auth.api_keys import AuthenticatedCaller
-from ..generation.preparation import constraint_headers, prepare_turn
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, json_or_stream
 from ..limited_route import LimitedRoute, in_pool, written
+from ..preparation import constraint_headers, prepare_turn
 from ..repeated_requests import IdempotencyKey
 from ..services import services_of
 from ..store import ClaimedError, Order
 from .compaction import CompactionRequest, compact
-from .driver import ResponseRun
 from .history import page_json
 from .lifecycle import (
+    StartedResponse,
     cancel_response,
     delete_response,
     repeated_response,
@@ -30,7 +31,6 @@ from .lifecycle import (
     start_response,
 )
 from .plan import planned_turn
-from .stream import ResponseEvent
 
 __all__ = ["router"]
 
@@ -55,19 +55,19 @@ async def create(
     """
     services = services_of(request)
 
-    async def begun() -> tuple[ResponseRun, dict[str, Any]]:
-        run = await start_response(services, caller, body, key=key)
-        return run, run.response
+    async def begun() -> tuple[StartedResponse, dict[str, Any]]:
+        started = await start_response(services, caller, body, key=key)
+        return started, started.run.response
 
     try:
-        run, beginning = await while_connected(request.receive, begun())
+        (plan, run), beginning = await while_connected(request.receive, begun())
     except ClaimedError as claimed:
         id = await repeated_response(services, caller.owner, claimed)
         if body.stream:
             log, after, _ = await response_events(services, id, caller.owner, -1)
             return EventStream(log, after=after, ending=_DONE)
         return JsonResponse(await retrieve_response(services, id, caller.owner))
-    headers = constraint_headers(run.plan.prepared)
+    headers = constraint_headers(plan.prepared)
     if body.stream:
         if body.background:
             return EventStream(run.log, ending=_DONE, headers=headers)

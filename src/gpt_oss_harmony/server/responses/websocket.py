@@ -18,18 +18,16 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
 from ...apis.items import HistoryItem
 from ...apis.request_body import read_body
-from ...apis.requests import ResponsesRequest
-from ..auth.api_keys import AuthenticatedCaller, Caller
+from ...apis.responses.request import ResponsesRequest
+from ...apis.wire_events import json_text
+from ..auth.api_keys import AuthenticatedCaller, Caller, current_caller
 from ..http.errors import ApiError, api_error_of
 from ..http.json import read_json
 from ..http.requests import cancel_all, request_too_large
-from ..json_text import json_text
 from ..services import Services
 from ..store import new_id
-from .driver import ResponseRun
 from .history import History
-from .lifecycle import start_response
-from .stream import WireEvent
+from .lifecycle import StartedResponse, start_response
 
 __all__ = ["router"]
 
@@ -167,10 +165,9 @@ class _Connection:
         while waiting:
             event, size = waiting.popleft()
             try:
-                async with self._services.limiter.request(
-                    self._caller.owner, self._caller.limits
-                ) as usage:
-                    caller = replace(self._caller, usage=usage)
+                known = await current_caller(self._socket)  # the key may have been revoked
+                async with self._services.limiter.request(known.owner, known.limits) as usage:
+                    caller = replace(known, usage=usage)
                     has_ended = await self._respond(caller, event, lane)
             except Exception as error:  # noqa: BLE001 - it is sent to the client
                 has_ended = False
@@ -188,7 +185,7 @@ class _Connection:
         if request.background:
             problem = "a WebSocket has no background responses; send the request over HTTP"
             raise ApiError(400, problem, param="background", code="unsupported_parameter")
-        run = await start_response(
+        started = await start_response(
             self._services,
             caller,
             request.model_copy(update={"stream": True}),
@@ -197,28 +194,28 @@ class _Connection:
         )
         has_ended = False
         try:
-            async with aclosing(run.log.batches()) as batches:
+            async with aclosing(started.run.log.batches()) as batches:
                 async for name, text in (event async for batch in batches for event in batch):
                     if name in _ENDS:
                         has_ended = True
-                        self._remember(run)
+                        self._remember(started)
                     await self._send_text(text, lane)
         finally:
-            run.stop()
+            started.run.stop()
         return has_ended
 
-    def _remember(self, run: ResponseRun) -> None:
-        plan = run.plan
+    def _remember(self, started: StartedResponse) -> None:
+        plan, run = started
         if plan.is_stored:
             return
-        items: list[HistoryItem] = [*plan.history.items, *plan.input, *run.stream.items]
+        items: list[HistoryItem] = [*plan.history.items, *plan.input, *run.writer.items]
         sessions = plan.tools.all_sessions(plan.history.sessions)
         history = History(items, plan.history.date, is_stored=False, sessions=sessions)
         self._remembered[plan.id] = history
         while len(self._remembered) > _MAX_REMEMBERED:
             self._remembered.popitem(last=False)
 
-    async def _send(self, event: WireEvent, lane: str | None = None) -> None:
+    async def _send(self, event: dict[str, Any], lane: str | None = None) -> None:
         await self._send_text(json_text(event), lane)
 
     async def _send_text(self, text: str, lane: str | None) -> None:
@@ -238,12 +235,12 @@ def _too_many(items: str, remedy: str) -> ApiError:
     )
 
 
-def _error_event(error: Exception) -> WireEvent:
+def _error_event(error: Exception) -> dict[str, Any]:
     api_error = api_error_of(error, "a response")
     return {"type": "error", "status": api_error.status, "error": api_error.error_object()}
 
 
-def _no_steering(event: Mapping[str, Any]) -> WireEvent:
+def _no_steering(event: Mapping[str, Any]) -> dict[str, Any]:
     """Refuse to steer a response, and return the client's input."""
     return {
         "type": "response.steer.failed",

@@ -3,11 +3,13 @@
 ::
 
     errors
+    reserve                   room that is given up for deletions on a full disk
     database → leases         transactions, migrations; locks of running servers
     tables → owned_data       columns; all data of one owner, its size, and the limit of that
     rows                      rows as dataclasses: their ids, expiry and order, and pages of them
     response_chains           responses that follow each other, and their tools' sessions
-    responses, conversations, files, containers, chat_completions
+    responses, conversations, files, containers, chat_completions,
+    message_threads
     keys                      API keys, their requests, and what these claim
     store                     opens all of these
 
@@ -25,11 +27,13 @@ from .errors import (
     NotFoundError,
     StorageFullError,
     StoreError,
+    StoreFullError,
     StoreInUseError,
     StoreVersionError,
 )
 from .files import UploadedFile, Uploads
 from .keys import Claim, Claims, KeyLimits, KeyRecord, KeyRequest, KeyRequests, Keys
+from .message_threads import MessageThread, MessageThreads
 from .owned_data import OwnedData, OwnedRow
 from .response_chains import StoredSession, ToolSessions
 from .responses import NewResponse, Responses, StoredResponse
@@ -51,6 +55,8 @@ __all__ = [
     "KeyRequest",
     "KeyRequests",
     "Keys",
+    "MessageThread",
+    "MessageThreads",
     "NewFile",
     "NewItem",
     "NewResponse",
@@ -63,6 +69,7 @@ __all__ = [
     "StorageFullError",
     "Store",
     "StoreError",
+    "StoreFullError",
     "StoreInUseError",
     "StoreVersionError",
     "StoredCompletion",

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select, update
 
 from ...conversation.built_in_tools import tools_with_container
-from .database import Database
+from .database import Database, deletion
 from .errors import NotFoundError
 from .files import (
     UploadedFile,
@@ -98,6 +98,7 @@ class Containers(OwnedRows[StoredContainer]):
             query = query.where(containers.c.name == name)
         return self._page(query, owner, after=after, limit=limit, order=order)
 
+    @deletion
     def delete(self, id: str, owner: str) -> None:
         """Delete a container with its files and the state of its code."""
         with changing_files(self._database, owner) as connection:
@@ -133,6 +134,7 @@ class Containers(OwnedRows[StoredContainer]):
         """List the files that clients put into a container, the oldest first."""
         return self._uploads.in_container(id, owner)
 
+    @deletion
     def delete_file(self, id: str, owner: str, file_id: str) -> None:
         """Delete a file of a container, whether from the client or the code."""
         with changing_files(self._database, owner) as connection:

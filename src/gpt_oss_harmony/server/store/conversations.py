@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
 
+from .database import deletion
 from .errors import ItemIdError, NotFoundError
 from .owned_data import size_of
 from .rows import (
@@ -125,6 +126,7 @@ class Conversations(DescribedRows[Conversation]):
         taken = _existing_ids(connection, id, [item.id for item in items])
         self._append(connection, conversation, [item for item in items if item.id not in taken])
 
+    @deletion
     def delete_item(self, id: str, owner: str, item_id: str) -> Conversation:
         """Delete one item; return the conversation."""
         with self._database.writing() as connection:

@@ -12,10 +12,11 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
@@ -34,9 +35,10 @@ from sqlalchemy.pool import StaticPool
 
 from ...installation import missing_package
 from ..private_files import make_private, open_private
-from .errors import StoreError, StoreVersionError
+from .errors import StoreError, StoreFullError, StoreVersionError
+from .reserve import FileReserve, Reserve, TableReserve
 
-__all__ = ["DELETIONS", "Database", "database_name", "lock_key", "migrate"]
+__all__ = ["DELETIONS", "Database", "database_name", "deletion", "lock_key", "migrate"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,7 +55,12 @@ _BUSY_SECONDS = 30  # seconds to wait for another process that writes
 _CONNECTIONS = 10
 _FREED_PAGES = 2000  # of 4 KiB, in one transaction
 _LARGE_TABLES = "'contents', 'responses', 'response_items', 'conversation_items'"
+_DISK_FULL = "53100"  # PostgreSQL's code
 _FORMS = "sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
+
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
 class Database:
@@ -78,6 +85,7 @@ class Database:
             if must_exist and not self.path.exists():
                 raise StoreError(f"there is no database {self.path}; name one in --database")
         self.problem: str | None = None
+        self.is_full = False  # until `recover`; only deletions are written then
         self.is_open = False  # until then, whoever opens it gets the only word of a problem
         self._file: tuple[int, int] | None = None
         is_memory = self.is_sqlite and self.path is None
@@ -94,6 +102,12 @@ class Database:
             )
         self._writer = self.engine.execution_options(**{_WRITES: True})
         self._open_writing = threading.local()  # the transaction of each thread
+        self._deleting = threading.local()
+        self._reserve: Reserve | None = None
+        if not self.is_sqlite:
+            self._reserve = TableReserve(self.engine)
+        elif self.path is not None:
+            self._reserve = FileReserve(self.path.with_name(f"{self.path.name}.reserve"))
 
     @contextmanager
     def reading(self) -> Generator[Connection, None, None]:
@@ -119,6 +133,8 @@ class Database:
         if outer is not None:
             yield outer
             return
+        if self.is_full and not getattr(self._deleting, "is_so", False):
+            raise StoreFullError(f"{self.name} has no room; only deletions are written")
         with self.errors_named(), self._write_turn, self._writer.begin() as connection:
             self._check_file()
             self._open_writing.connection = connection
@@ -126,6 +142,36 @@ class Database:
                 yield connection
             finally:
                 self._open_writing.connection = None
+
+    def delete(self, deletion: Callable[[], _Result]) -> _Result:
+        """Run a deletion; on a full disk, give up the reserve for it, and run it again."""
+        if getattr(self._open_writing, "connection", None) is not None:
+            return deletion()  # of the transaction around it
+        self._deleting.is_so = True
+        try:
+            try:
+                return deletion()
+            except StoreFullError:
+                if self._reserve is None:
+                    raise
+                with self.errors_named():
+                    self._reserve.give_up()
+                return deletion()
+        finally:
+            self._deleting.is_so = False
+
+    def fill_reserve(self) -> None:
+        """Take the room that deletions need on a full disk. Raises `StoreFullError` without it."""
+        if self._reserve is None:
+            self.is_full = False
+            return
+        if self.is_full:
+            self.delete(self.free_space)
+        self.is_full = not self._reserve.fill()
+        if self.is_full:
+            problem = "the disk is full: only deletions are written until there is room"
+            self._note_problem(problem)
+            raise StoreFullError(f"{self.name} failed: {problem}")
 
     def lock(self, connection: Connection, key: int) -> None:
         """Wait until no other transaction has this lock, and keep it until this one ends.
@@ -151,6 +197,8 @@ class Database:
         if not self.is_sqlite:
             self._vacuum_postgres()
             return
+        if self.is_full:
+            self._shorten_journal()
         free = self._free_pages()
         if not free:
             return
@@ -160,9 +208,14 @@ class Database:
                 # A script runs to its end; `execute` would stop after the first page.
                 freeing = f"PRAGMA incremental_vacuum({_FREED_PAGES})"
                 connection.connection.executescript(freeing).close()
+            if self.is_full:
+                self._shorten_journal()
             left = self._free_pages()
             free = left if left < free else 0  # a file that cannot give anything back
             time.sleep(time.monotonic() - begun)  # others write in half of the time
+        self._shorten_journal()
+
+    def _shorten_journal(self) -> None:
         with self.errors_named(), self._write_turn, self.engine.connect() as connection:
             connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
 
@@ -172,8 +225,10 @@ class Database:
 
     def _vacuum_postgres(self) -> None:
         """Vacuum the tables whose large values were deleted: PostgreSQL waits for more of them."""
+        # The count of dead rows comes late, which a full disk cannot wait for.
+        least = -1 if self.is_full else 0
         query = (
-            "SELECT relname FROM pg_stat_user_tables WHERE n_dead_tup > 0 "
+            f"SELECT relname FROM pg_stat_user_tables WHERE n_dead_tup > {least} "
             f"AND schemaname = current_schema() AND relname IN ({_LARGE_TABLES})"
         )
         with self.reading() as connection:
@@ -247,6 +302,9 @@ class Database:
         except DBAPIError as error:
             if not isinstance(error, _OF_STATEMENTS):
                 self._note_problem(str(error.orig))
+            if _is_full(error.orig):
+                self.is_full = True
+                raise StoreFullError(f"{self.name} failed: {error.orig}") from error
             raise StoreError(f"{self.name} failed: {error.orig}") from error
         except PoolTimeoutError as error:
             problem = f"was busy for too long, with {_CONNECTIONS} connections and more in use"
@@ -271,6 +329,34 @@ class Database:
         if self.problem is None and self.is_open:
             _LOG.error("%s does not work: %s", self.name, " ".join(problem.split()))
         self.problem = problem
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Return whether an error of a driver means a full disk."""
+    return getattr(error, "sqlstate", None) == _DISK_FULL or (
+        isinstance(error, sqlite3.OperationalError) and "disk is full" in str(error)
+    )
+
+
+class _OfDatabase(Protocol):
+    _database: Database
+
+
+_Rows = TypeVar("_Rows", bound=_OfDatabase)
+
+
+def deletion(
+    method: Callable[Concatenate[_Rows, _Arguments], _Result],
+) -> Callable[Concatenate[_Rows, _Arguments], _Result]:
+    """Let a method of rows delete on a full disk (`Database.delete`)."""
+
+    @wraps(method)
+    def deleting(
+        rows: _Rows, /, *arguments: _Arguments.args, **keywords: _Arguments.kwargs
+    ) -> _Result:
+        return rows._database.delete(partial(method, rows, *arguments, **keywords))
+
+    return deleting
 
 
 def lock_key(name: str) -> int:

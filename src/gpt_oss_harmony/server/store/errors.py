@@ -7,6 +7,7 @@
       ClaimedError        another request has used what a request wants to use once
       ItemIdError         an item cannot be stored under this id
       StorageFullError    the owner has stored as much as it may
+      StoreFullError      the disk of the database is full
       StoreVersionError   a newer server has written the database
       StoreInUseError     another server has the file
 """
@@ -21,6 +22,7 @@ __all__ = [
     "NotFoundError",
     "StorageFullError",
     "StoreError",
+    "StoreFullError",
     "StoreInUseError",
     "StoreVersionError",
 ]
@@ -33,8 +35,8 @@ class StoreError(HarmonyError):
 class NotFoundError(StoreError, LookupError):
     """The object does not exist, was deleted, has expired, or belongs to another owner.
 
-    `kind` is ``response``, ``conversation``, ``item``, ``file``, ``container``, ``completion`` or
-    ``key``.
+    `kind` is ``response``, ``conversation``, ``item``, ``file``, ``container``, ``completion``,
+    ``thread`` or ``key``.
     """
 
     def __init__(self, kind: str, id: str) -> None:
@@ -75,6 +77,10 @@ class StorageFullError(StoreError):
         self.used = used
         self.added = added
         self.limit = limit
+
+
+class StoreFullError(StoreError):
+    """The disk of the database is full; until there is room again, only deletions are written."""
 
 
 class StoreVersionError(StoreError):

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -25,7 +26,7 @@ from sqlalchemy import (
     select,
 )
 
-from .database import Database, lock_key
+from .database import Database, deletion, lock_key
 from .errors import NotFoundError
 from .rows import Order, OwnedRows, Page
 from .tables import container_files, contents, files, responses
@@ -41,6 +42,8 @@ __all__ = [
     "sweep_all",
 ]
 
+MAX_SWEPT_BYTES = 16 << 20
+"""The most bytes of contents that one transaction deletes, unless one content has more."""
 _BATCH = 20  # contents that are deleted in one transaction; others write in between
 
 
@@ -87,12 +90,24 @@ def _is_unused() -> ColumnElement[bool]:
 
 def sweep(connection: Connection, owner: str) -> int:
     """Delete some contents to which no file refers; return their number. The owner is locked."""
-    unused = select(contents.c.hash).where(contents.c.owner == owner, _is_unused()).limit(_BATCH)
-    hashes = list(connection.execute(unused).scalars())
+    columns = select(contents.c.hash, contents.c.size)
+    unused = columns.where(contents.c.owner == owner, _is_unused()).limit(_BATCH)
+    hashes: list[str] = []
+    total = 0
+    for hash, size in connection.execute(unused).all():
+        total += size
+        if hashes and total > MAX_SWEPT_BYTES:
+            break
+        hashes.append(hash)
     if hashes:
         mine = and_(contents.c.owner == owner, contents.c.hash.in_(hashes))
         connection.execute(delete(contents).where(mine))
     return len(hashes)
+
+
+def _sweep_some(database: Database, owner: str) -> int:
+    with changing_files(database, owner) as connection:
+        return sweep(connection, owner)
 
 
 def sweep_all(database: Database) -> int:
@@ -102,10 +117,9 @@ def sweep_all(database: Database) -> int:
         waiting = list(owners.scalars())
     count = 0
     while waiting:
-        with changing_files(database, waiting[-1]) as connection:
-            swept = sweep(connection, waiting[-1])
+        swept = database.delete(partial(_sweep_some, database, waiting[-1]))
         count += swept
-        if swept < _BATCH:
+        if not swept:
             waiting.pop()
     return count
 
@@ -153,6 +167,7 @@ class Uploads(OwnedRows[UploadedFile]):
                 raise NotFoundError("file", id)
             return read_content(connection, owner, hash)
 
+    @deletion
     def delete(self, id: str, owner: str) -> None:
         """Delete a file; copies in containers stay. Raises `NotFoundError`."""
         with changing_files(self._database, owner) as connection:

@@ -3,13 +3,12 @@
 A running server holds a lock. When it dies for any reason, the operating system or PostgreSQL
 releases the lock, so no heartbeats and no comparison of clocks are needed. On PostgreSQL each
 server has its own lock. A SQLite file belongs to one server at a time, which locks a small file
-beside it; the server may have several processes.
+beside it.
 """
 
 from __future__ import annotations
 
 import os
-import socket
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
@@ -52,12 +51,10 @@ class Lease:
         """Release the lock."""
 
 
-def lease_in(database: Database, server_id: str, workers: Path | None) -> Lease:
+def lease_in(database: Database, server_id: str) -> Lease:
     """Choose the kind of lock for a database."""
     if not database.is_sqlite:
         return _PostgresLease(database, server_id)
-    if workers is not None:
-        return _WorkerLease(workers)
     return Lease() if database.path is None else _FileLease(database.path)
 
 
@@ -90,21 +87,6 @@ class _FileLease(Lease):
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-
-class _WorkerLease(Lease):
-    """The lease of one of several processes that share a file of SQLite.
-
-    The process that started them holds the lock of the file. Each worker listens on a socket whose
-    name is its id while it runs.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def is_gone(self, connection: Connection, server_id: str) -> bool:
-        with socket.socket(socket.AF_UNIX) as asking:
-            return asking.connect_ex(str(self._folder / server_id)) != 0
 
 
 class _PostgresLease(Lease):

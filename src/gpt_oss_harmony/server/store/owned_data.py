@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
-from .database import DELETIONS, Database
+from .database import DELETIONS, Database, deletion
 from .errors import StorageFullError
 from .leases import ServerClock
 from .tables import METADATA, api_keys, key_requests, responses
@@ -90,6 +90,7 @@ class OwnedData:
                     values = {name: _as_json(name, value) for name, value in row._mapping.items()}
                     yield OwnedRow(table.name, values)
 
+    @deletion
     def delete(self, owner: str) -> dict[str, int]:
         """Delete every row of an owner and revoke the key; return the number of rows per table.
 

@@ -10,11 +10,22 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, and_, bindparam, insert, or_, select, union, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    insert,
+    or_,
+    select,
+    union,
+    update,
+)
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from .conversations import Conversations
-from .database import Database
+from .database import Database, deletion
 from .errors import NotFoundError
 from .keys import Claim, Claims, end_requests
 from .leases import Lease, ServerClock
@@ -46,11 +57,14 @@ __all__ = ["NewResponse", "Responses", "StoredResponse"]
 _NEW = insert(responses)
 _BATCH = 200  # responses of one transaction; others write in between
 _RUNNING = ("queued", "in_progress")
-_LOST = {
-    "code": "server_error",
-    "message": "The server ended before this response did, and has been restarted or replaced. "
-    "Send the request again.",
-}
+_LOST = (
+    "The server ended before this response did, and has been restarted or replaced. "
+    "Send the request again."
+)
+_UNSTORED = (
+    "The database was away when this response began or ended, so its end is lost. "
+    "Send the request again."
+)
 
 
 @dataclass(frozen=True)
@@ -282,6 +296,7 @@ class Responses:
             history += map(read_item, connection.execute(items))
         return history
 
+    @deletion
     def delete(self, id: str, owner: str) -> None:
         """Delete a response; `response_chains` explains which data stays for its followers.
 
@@ -291,6 +306,7 @@ class Responses:
             self._visible(connection, id, owner)
             forget(self._database, connection, [id])
 
+    @deletion
     def delete_expired(self) -> int:
         """Delete expired responses from the disk; return their number."""
         now = int(self._server.now())
@@ -322,9 +338,20 @@ class Responses:
         for server_id in others:
             with self._database.writing() as connection:
                 if lease.is_gone(connection, server_id):
-                    count += _fail(connection, server_id)
+                    count += _fail(connection, server_id, _LOST)
                     end_requests(connection, server_id, self._server.now())
         return count
+
+    def running_here(self) -> list[str]:
+        """List the ids of the responses that this server runs, as the database has them."""
+        here = and_(responses.c.status.in_(_RUNNING), responses.c.server_id == self._server.id)
+        with self._database.reading() as connection:
+            return list(connection.execute(select(responses.c.id).where(here)).scalars())
+
+    def fail(self, id: str) -> None:
+        """Fail a response of this server that does not run any more, if it has not ended."""
+        with self._database.writing() as connection:
+            _fail(connection, self._server.id, _UNSTORED, responses.c.id == id)
 
     def _change(self, connection: Connection, id: str, **values: Any) -> Row[Any] | None:
         """Change a response of this server; return its conversation and owner."""
@@ -361,12 +388,13 @@ def _items(connection: Connection, id: str, direction: str) -> list[StoredItem]:
     return [read_item(row) for row in connection.execute(query)]
 
 
-def _fail(connection: Connection, server_id: str) -> int:
+def _fail(connection: Connection, server_id: str, problem: str, *which: ColumnElement[bool]) -> int:
     """Fail the running responses of a server; they stay its own in case it still runs."""
-    running = and_(responses.c.server_id == server_id, responses.c.status.in_(_RUNNING))
+    running = and_(responses.c.server_id == server_id, responses.c.status.in_(_RUNNING), *which)
     rows = connection.execute(select(responses.c.id, responses.c.body).where(running)).all()
+    error = {"code": "server_error", "message": problem}
     for row in rows:
-        body = {**row.body, "status": "failed", "error": _LOST}
+        body = {**row.body, "status": "failed", "error": error}
         change = update(responses).where(running, responses.c.id == row.id)
         connection.execute(change.values(status="failed", body=body))
     return len(rows)

@@ -27,7 +27,7 @@ from sqlalchemy import (
     update,
 )
 
-from .database import Database
+from .database import Database, deletion
 from .errors import ItemIdError, NotFoundError
 from .leases import ServerClock
 from .owned_data import Quota
@@ -94,6 +94,7 @@ class ExpiringRows:
         self._database = database
         self._server = server
 
+    @deletion
     def delete_expired(self) -> int:
         """Delete expired rows; return their number."""
         if "expires_at" not in self.table.c:
@@ -185,6 +186,7 @@ class DescribedRows(OwnedRows[_Record]):
         changed: _Record = replace(row, metadata=dict(metadata))
         return changed
 
+    @deletion
     def delete(self, id: str, owner: str) -> None:
         """Delete a row, with the rows that belong to it."""
         with self._database.writing() as connection:

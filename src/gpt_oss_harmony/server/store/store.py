@@ -6,6 +6,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,10 +17,11 @@ from .chat_completions import StoredCompletions
 from .containers import ContainerFiles, Containers
 from .conversations import Conversations
 from .database import Database, migrate
-from .errors import StoreError
+from .errors import StoreError, StoreFullError
 from .files import Uploads, sweep_all
 from .keys import Claims, KeyRequests, Keys
 from .leases import ServerClock, lease_in
+from .message_threads import MessageThreads
 from .owned_data import OwnedData, Quota
 from .response_chains import ToolSessions, visible
 from .responses import Responses
@@ -39,7 +41,6 @@ class Store:
     - `must_exist`: raise an error for a missing file instead of making it.
     - `clock`: returns seconds since 1970; responses expire by it.
     - `max_stored_bytes`: the most bytes of each owner; None is no limit.
-    - `workers`: the folder with the sockets of the processes that serve together.
 
     Raises `StoreError` if the database cannot be used. May be called from any thread.
 
@@ -55,7 +56,6 @@ class Store:
         url: str | Path | None = None,
         *,
         clock: Callable[[], float] = time.time,
-        workers: Path | None = None,
         must_exist: bool = False,
         max_stored_bytes: int | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class Store:
             raise
         self._database.is_open = True
         self._server = ServerClock(uuid.uuid4().hex, clock)
-        self._lease = lease_in(self._database, self._server.id, workers)
+        self._lease = lease_in(self._database, self._server.id)
         self._is_serving = False
         self.quota = quota = Quota(self._database, max_stored_bytes)
         self.claims = Claims(self._database, self._server)
@@ -80,6 +80,7 @@ class Store:
         self.uploads = Uploads(self._database, self._server, quota)
         self.containers = Containers(self._database, self._server, quota)
         self.completions = StoredCompletions(self._database, self._server, quota)
+        self.threads = MessageThreads(self._database, self._server, quota)
         self.keys = Keys(self._database)
         self.key_requests = KeyRequests(self._database, self._server)
         self.owned = OwnedData(self._database, self._server)
@@ -105,17 +106,20 @@ class Store:
         if self._database.problem is not None:
             self.check()
         self._lease.acquire()
-        self._is_serving = True
+        if not self._is_serving:
+            self._is_serving = True
+            with suppress(StoreFullError):  # it serves what it can
+                self._database.fill_reserve()
         return self.responses.abandon(self._lease)
 
     def maintain(self) -> None:
-        """Delete expired responses, chat completions, files and containers; free their space.
+        """Delete expired responses, completions, threads, files and containers; free their space.
 
         Once a minute is often enough. After `start_serving` was called, this also does the same.
         """
         self.responses.delete_expired()
-        expiring = (self.completions, self.uploads, self.containers, self.key_requests, self.claims)
-        for rows in expiring:
+        expiring = (self.completions, self.threads, self.uploads, self.containers)
+        for rows in (*expiring, self.key_requests, self.claims):
             rows.delete_expired()
         sweep_all(self._database)
         self._database.free_space()
@@ -155,6 +159,8 @@ class Store:
 
     def check(self) -> None:
         """Raise `StoreError` if the database cannot be written."""
+        if self._is_serving:
+            self._database.fill_reserve()
         self.key_requests.write_nothing()
         self._database.note_recovery()
 

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
-from ..json_text import json_text
+from ...apis.wire_events import json_text
 
 __all__ = [
     "METADATA",
@@ -39,6 +39,7 @@ __all__ = [
     "conversations",
     "files",
     "key_requests",
+    "message_threads",
     "response_items",
     "response_sessions",
     "responses",
@@ -118,7 +119,7 @@ def _session_columns() -> list[Column[Any]]:
     """Make the columns of a tool's session, in a response or a conversation."""
     return [
         Column("tool", Text, primary_key=True),
-        Column("id", Text, nullable=False),
+        Column("id", AnyText, nullable=False),
         Column("data", JsonText, nullable=False),
     ]
 
@@ -275,6 +276,16 @@ Index(
     chat_completions.c.owner,
     chat_completions.c.created_at,
     chat_completions.c.id,
+)
+message_threads = Table(
+    "message_threads",
+    METADATA,
+    Column("id", AnyText, primary_key=True),
+    Column("owner", AnyText, nullable=False, index=True),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, index=True),
+    Column("settings", JsonText, nullable=False),
+    Column("messages", JsonText, nullable=False),
 )
 api_keys = Table(
     "api_keys",

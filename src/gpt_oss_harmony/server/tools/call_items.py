@@ -10,12 +10,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ...apis.items import message_text
 from ...conversation.built_in_tools import is_built_in
 from ...conversation.messages import Message
 from ...conversation.tool_namespaces import ToolNamespaceConfig
 from ...tools.tool import ToolError, ToolSession
-from ...tools.tool_call import read_call, read_code
+from ...tools.tool_call import read_call
 from ...tools.tool_message import ToolMessage
 
 if TYPE_CHECKING:  # it needs the extra `tools`, which every user of such a session has
@@ -25,9 +24,7 @@ __all__ = [
     "CALL_FIELDS",
     "CallFields",
     "FinishedCall",
-    "ShownCode",
     "call_fields",
-    "mcp_fields",
     "pages_of",
 ]
 
@@ -126,42 +123,11 @@ def _page(session: BrowserSession | None, cursor: int) -> Page | None:
 _MAX_IMAGE_BYTES = 4 << 20  # within a response; larger images are only files
 
 
-class ShownCode:
-    """The code for clients while the model writes it; a wrapper is removed at the end.
-
-    >>> code = ShownCode()
-    >>> [code.feed("1 +"), code.feed(" 1"), code.rest()]
-    ['1 +', ' 1', '']
-    >>> code = ShownCode()
-    >>> [code.feed('{"code": "1'), code.feed(' + 1"}'), code.rest()]
-    ['', '', '1 + 1']
-    """
-
-    def __init__(self) -> None:
-        self._pending = ""
-        self._is_plain = False
-
-    def feed(self, text: str) -> str:
-        """Take text; return the code that is safe to emit."""
-        if self._is_plain:
-            return text
-        self._pending += text
-        beginning = self._pending.lstrip()
-        if not beginning or beginning[0] in "{`":
-            return ""
-        self._is_plain = True
-        return self._pending
-
-    def rest(self) -> str:
-        """Return the rest of the code."""
-        return "" if self._is_plain else read_code(self._pending)
-
-
 def _done_code(call: FinishedCall) -> dict[str, Any]:
     """List the output of a call if the client asked for it: texts, and images as data URLs."""
     if "code_interpreter_call.outputs" not in call.include:
         return {"outputs": None}
-    texts = filter(None, map(message_text, call.messages))
+    texts = filter(None, (message.text for message in call.messages))
     logs: list[dict[str, Any]] = [{"type": "logs", "logs": text} for text in texts]
     images = [
         {
@@ -182,23 +148,11 @@ _ERROR = "Error: "  # the prefix of failures for the model; clients have a field
 
 def _done_mcp(call: FinishedCall) -> dict[str, Any]:
     """Return the output of a call, or its error."""
-    text = "\n".join(map(message_text, call.messages))
+    text = "\n".join(message.text for message in call.messages)
     if not call.has_failed:
         return {"output": text, "error": None}
     content = [{"type": "text", "text": text.removeprefix(_ERROR)}]
     return {"output": None, "error": {"type": "mcp_tool_execution_error", "content": content}}
-
-
-def mcp_fields(recipient: str) -> dict[str, Any]:
-    """Return the fields of a call that are in its recipient; none for a built-in tool.
-
-    >>> mcp_fields("files.list"), mcp_fields("browser.open")
-    ({'server_label': 'files', 'name': 'list'}, {})
-    """
-    if is_built_in(recipient):
-        return {}
-    label, _, name = recipient.partition(".")
-    return {"server_label": label, "name": name}
 
 
 def _nothing(*_: object) -> dict[str, Any]:

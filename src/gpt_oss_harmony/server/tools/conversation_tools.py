@@ -9,6 +9,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
+from ...apis.responses.output_items import mcp_fields
+from ...apis.responses.writer import AnsweredCall
 from ...conversation.built_in_tools import has_files, tools_with_container
 from ...conversation.messages import Message
 from ...conversation.tool_namespaces import namespace_of
@@ -16,23 +18,14 @@ from ...tools.tool import ServerFunction, Tool, ToolSession
 from ...tools.tool_message import Attachment, ToolMessage, failure_message
 from ..store import ContainerFile, NewFile, StoredSession, StoreError, UploadedFile, new_id
 from ..stored import AsyncStore
-from .call_items import FinishedCall, call_fields, mcp_fields, pages_of
+from .call_items import FinishedCall, call_fields, pages_of
 from .citations import CitedAnswer, file_citations, unnamed_files
 
-__all__ = ["AnsweredCall", "ConversationTools", "FileStorage"]
+__all__ = ["ConversationTools", "FileStorage"]
 
 _LOG = logging.getLogger(__name__)
 
 _MAX_FILE_BYTES = 64 << 20  # of the files of one response
-
-
-@dataclass(frozen=True)
-class AnsweredCall:
-    """The result of a call: the tool's messages, and the fields of its item."""
-
-    messages: tuple[Message, ...]
-    status: str
-    fields: Mapping[str, Any]
 
 
 @runtime_checkable
@@ -42,6 +35,13 @@ class _FileSession(Protocol):
     uploads: list[str]
 
     def add_upload(self, id: str, path: str, data: bytes) -> None: ...
+
+
+@runtime_checkable
+class _OwnedSession(Protocol):
+    """The session of a tool that takes turns by owner."""
+
+    owner: str
 
 
 @dataclass
@@ -78,8 +78,8 @@ class ConversationTools:
     - `tools`: the tools by name. `functions`: the MCP functions that may be called, by their names
       in harmony.
     - `stored`: the sessions of the conversation; loading them may take a while.
-    - `approvals`: the recipients of MCP functions whose calls need an approval.
     - `files`: the files of earlier code, the oldest first. `storage`: None stores no new files.
+    - `owner`: whose conversation it is.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ConversationTools:
         storage: FileStorage | None = None,
         include: Collection[str] = (),
         functions: Mapping[str, Mapping[str, ServerFunction]] | None = None,
-        approvals: Collection[str] = (),
+        owner: str = "",
     ) -> None:
         self.names = frozenset(tools)
         """The names of the tools."""
@@ -105,7 +105,9 @@ class ConversationTools:
             # Files are had by the id of a container.
             prefix = "cntr" if has_files(name) else "session"
             self._ids[name] = new_id(prefix) if session is None else session.id
-            self._sessions[name] = _open_session(tool, session)
+            opened = self._sessions[name] = _open_session(tool, session)
+            if isinstance(opened, _OwnedSession):
+                opened.owner = owner
             if name in tools_with_container():
                 self.containers[name] = self._ids[name]
         self._files = {file.path: file for file in files}
@@ -113,7 +115,6 @@ class ConversationTools:
         self._storage = storage
         self._include = include
         self._functions = functions or {}
-        self.approvals = frozenset(approvals)
         self._used_sessions: dict[str, StoredSession] = {}
 
     def sessions(self) -> list[StoredSession]:

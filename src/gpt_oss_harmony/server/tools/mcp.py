@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...apis.items import HistoryItem
-from ...apis.requests import ResponsesRequest
+from ...apis.responses.request import ResponsesRequest
 from ...conversation.json_field import JsonField
 from ...conversation.messages import Message, Role
 from ...conversation.tool_namespaces import ToolNamespaceConfig
@@ -28,7 +28,6 @@ __all__ = [
     "ApprovedCall",
     "RequestedServers",
     "answered_requests",
-    "approval_item",
     "needs_approval",
     "requested_servers",
 ]
@@ -226,22 +225,19 @@ def _is_in(tools: JsonField, function: ServerFunction) -> bool:
     return has_name and (read_only.is_null or function.is_read_only is read_only.value)
 
 
-def approval_item(id: str, label: str, name: str, arguments: str) -> dict[str, Any]:
-    """Make the item that requests an approval."""
-    fields = {"id": id, "server_label": label, "name": name, "arguments": arguments}
-    return {"type": _REQUEST, **fields}
-
-
 def answered_requests(
     request: ResponsesRequest,
     history: Sequence[HistoryItem],
     functions: Mapping[str, Mapping[str, ServerFunction]],
     find: Callable[[str], HistoryItem | None],
+    is_signed: Callable[[str, Sequence[str]], bool],
 ) -> AnsweredRequests:
     """Read the approvals in the input of a request.
 
     `functions` are the MCP functions that the request may call, by the label of their server;
-    `find` reads a stored item. Raises `ConversationError` for an answer without a request.
+    `find` reads a stored item. A call is the model's if its message is stored, or `is_signed` knows
+    the id and the fields of its request again. Raises `ConversationError` for an answer without a
+    request of the model.
     """
     if not any(item.get("type") == _RESPONSE for item in request.items):
         return AnsweredRequests(request, {})
@@ -274,7 +270,7 @@ def answered_requests(
         if question is None or question.item.get("type") != _REQUEST:
             problem = f"no approval was requested under the id {request_id!r:.80}"
             raise item["approval_request_id"].error(problem)
-        call = _call_of(question, functions, item["approval_request_id"])
+        call = _call_of(question, functions, item["approval_request_id"], is_signed)
         if item["approve"].value:
             approved.append(ApprovedCall(call, request_id))
             run.add(request_id)
@@ -296,16 +292,24 @@ def _call_of(
     question: HistoryItem,
     functions: Mapping[str, Mapping[str, ServerFunction]],
     field: JsonField,
+    is_signed: Callable[[str, Sequence[str]], bool],
 ) -> Message:
     """Return the call of an approval request, in the model's own words if they are stored."""
     asked = JsonField(question.item, field.path)
-    label, name = asked["server_label"].text(), asked["name"].text()
+    fields = [asked[name].text() for name in ("server_label", "name", "arguments")]
+    if not (question.messages or is_signed(field.text().removeprefix("mcpr_"), fields)):
+        raise field.error(
+            "no model of this server asked for this call with this API key, or the request was "
+            "changed; send the mcp_approval_request as it came, or name its response in "
+            "previous_response_id"
+        )
+    label, name, arguments = fields
     if label not in functions:
         raise field.error(f"the MCP server {label!r:.80} is not in the tools of this request")
     if question.messages:
         call = Message.from_dict(dict(question.messages[0]))
         return call if question.tokens is None else SampledMessage.of(call, question.tokens)
     own_names = [own for own, function in functions[label].items() if function.name == name]
-    call = Message.from_role_and_content(Role.ASSISTANT, asked["arguments"].text())
+    call = Message.from_role_and_content(Role.ASSISTANT, arguments)
     call.with_channel("commentary").with_recipient(f"{label}.{own_names[0] if own_names else name}")
     return call.with_content_type("<|constrain|>json")

@@ -12,8 +12,9 @@ import logging
 import os
 import re
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import IO
 
 import anyio
@@ -172,16 +173,23 @@ async def command_transport(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a server as MCP prescribes: close its input, then SIGTERM, then SIGKILL."""
+    """End a server as MCP prescribes: close its input, then SIGTERM, then SIGKILL.
+
+    The server's own processes end with it, as they are of its group. Windows has no groups of that
+    kind and no signals, so there only the server ends.
+    """
     assert process.stdin is not None
     process.stdin.close()
-    for number in (signal.SIGTERM, signal.SIGKILL, None):
+    ways: tuple[Callable[[], None], ...] = (process.terminate, process.kill)
+    if os.name == "posix":
+        ways = tuple(partial(os.killpg, process.pid, n) for n in (signal.SIGTERM, signal.SIGKILL))
+    for end in (*ways, None):
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(process.wait(), _ENDING_SECONDS)
             return
         with suppress(ProcessLookupError, PermissionError):
-            if number is not None:
-                os.killpg(process.pid, number)
+            if end is not None:
+                end()
     _LOG.warning("the MCP server with process id %s does not end", process.pid)
 
 

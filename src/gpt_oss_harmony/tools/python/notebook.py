@@ -22,6 +22,8 @@ __all__ = ["Notebook", "NotebookOutput"]
 _Size = Annotated[int, Field(ge=0, le=1 << 62)]
 _Path = Annotated[str, Field(max_length=4096)]
 
+_KILLED = (9, 11, 6)  # SIGKILL, SIGSEGV and SIGABRT of Linux, where the code runs
+
 
 class _Image(BaseModel):
     type: Literal[
@@ -105,8 +107,11 @@ class NotebookOutput:
 class Notebook:
     """A sandbox that belongs to a conversation; `cells` counts the finished calls."""
 
-    def __init__(self, name: str, sandbox: Sandbox, settings: PythonSettings) -> None:
+    def __init__(
+        self, name: str, sandbox: Sandbox, settings: PythonSettings, owner: str = ""
+    ) -> None:
         self.name = name
+        self.owner = owner
         self.cells = 0
         self.pending_notes: list[str] = []
         """Notes that the output of the next call begins with."""
@@ -304,5 +309,5 @@ def _cause_of_death(exit_code: int) -> str:
         name = signal.Signals(-exit_code).name
     except ValueError:
         name = f"signal {-exit_code}"
-    may_lack_memory = -exit_code in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
+    may_lack_memory = -exit_code in _KILLED
     return f"it was killed by {name}" + (", perhaps for want of memory" if may_lack_memory else "")

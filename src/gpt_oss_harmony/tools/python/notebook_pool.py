@@ -1,10 +1,16 @@
-"""The pool of notebooks of a server: some start early, their number is limited, idle ones end."""
+"""The pool of notebooks of a server: some start early, their number is limited, idle ones end.
+
+A place goes to the owner with the fewest notebooks, and among equals to the one that waits longest.
+An idle notebook of an owner with more gives way to it at once; its files stay in its session.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from ..tool import ToolError
 from .notebook import Notebook, NotebookOutput
@@ -20,6 +26,7 @@ _ENDED = (
     "[The notebook that this conversation had {}: all variables, functions and imports are gone; "
     "the files in /mnt/data are there again{}.]"
 )
+_WAITED = "[This call waited {:.0f} seconds for a free notebook.]"
 _RESTARTED = (
     "[The kernel was restarted after a call was cancelled: all variables, functions and imports "
     "are gone; the files in /mnt/data are still there.]"
@@ -40,7 +47,8 @@ class NotebookPool:
         )
         self._notebooks: dict[str, Notebook] = {}
         self._spare: list[Sandbox] = []  # started, without a conversation yet
-        self._starting = 0
+        self._starting: list[str] = []  # the owners of those; "" for a spare one
+        self._waiting: dict[object, str] = {}  # calls without a place, in their order: the owners
         self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
         self._retiring: asyncio.Task[None] | None = None
@@ -73,7 +81,12 @@ class NotebookPool:
                 if notebook is not None and notebook.has_ended:
                     why = f"has ended, because {notebook.why_ended}"
                 notes.append(_ENDED.format(why, lost))
-            notebook = await self._new()
+            asked = asyncio.get_running_loop().time()
+            await self._wait_for_place(session.owner, stop)
+            waited = asyncio.get_running_loop().time() - asked
+            if waited >= 1:
+                notes.append(_WAITED.format(waited))
+            notebook = await self._new(session.owner)
             async with notebook.lock:
                 session.begin(notebook.name)
                 notebook.cells = session.cells
@@ -105,18 +118,15 @@ class NotebookPool:
             await self._drop(notebook)
         return output
 
-    async def _new(self) -> Notebook:
-        """Make a notebook, once fewer than the most are in use."""
-        await self._wait_for_place()
-        self._starting += 1
-        try:
+    async def _new(self, owner: str) -> Notebook:
+        """Make a notebook for an owner; there is a place."""
+        with self._starts(owner):
+            await self._notify()  # another call is the next one now
             sandbox = await self._take_spare() or await self._maker.make()
-        finally:
-            self._starting -= 1
         if self._is_closed:
             await sandbox.close()
             raise ToolError(_CLOSED)
-        notebook = Notebook(secrets.token_hex(16), sandbox, self._settings)
+        notebook = Notebook(secrets.token_hex(16), sandbox, self._settings, owner)
         self._notebooks[notebook.name] = notebook
         if self._retiring is None:
             self._retiring = asyncio.create_task(self._retire())
@@ -133,37 +143,84 @@ class NotebookPool:
             await sandbox.close()
         return None
 
-    async def _wait_for_place(self) -> None:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + self._settings.wait_seconds
-        while len(self._notebooks) + self._starting >= self._settings.notebooks:
-            free = [item for item in self._notebooks.values() if not item.lock.locked()]
-            unused = min(free, key=lambda notebook: notebook.last_use, default=None)
-            until = end if unused is None else unused.last_use + self._settings.settled_seconds
-            now = loop.time()
-            if unused is not None and until <= now:
-                await self._drop(unused)
-                continue
-            if self._is_closed:
-                raise ToolError(_CLOSED)
-            if end <= now:
-                raise ToolError(
-                    f"all {self._settings.notebooks} notebooks are in use; try again in a while, "
-                    "or go on without running code"
-                )
-            async with self._changed:
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), min(until, end) - now)
+    @contextmanager
+    def _starts(self, owner: str) -> Iterator[None]:
+        self._starting.append(owner)
+        try:
+            yield
+        finally:
+            self._starting.remove(owner)
+
+    def _counts(self) -> Counter[str]:
+        """Count the notebooks of each owner, with those that are starting."""
+        owners = [notebook.owner for notebook in self._notebooks.values()]
+        return Counter([*owners, *self._starting])
+
+    async def _wait_for_place(self, owner: str, stop: asyncio.Event) -> None:
+        """Wait for a place, which `_new` takes at once.
+
+        An owner without a notebook waits as long as a call may last. Raises `ToolError` if none
+        gets free, and if `stop` is set: its caller is gone.
+        """
+        settings, loop = self._settings, asyncio.get_running_loop()
+        wait = settings.wait_seconds
+        if not self._counts()[owner]:
+            wait = max(wait, settings.seconds + settings.grace_seconds)
+        end = loop.time() + wait
+        call = object()
+        self._waiting[call] = owner
+        try:
+            while not self._is_next(call):
+                if stop.is_set():
+                    raise ToolError("the call was cancelled while it waited for a notebook")
+                now, (until, unused) = loop.time(), self._displaced(owner, end)
+                if unused is not None and until <= now:
+                    await self._drop(unused)
+                    continue
+                if self._is_closed:
+                    raise ToolError(_CLOSED)
+                if end <= now:
+                    await self._notify()
+                    raise ToolError(
+                        f"all {settings.notebooks} notebooks are in use, and none got free within "
+                        f"{wait:g} seconds; try again in a while, or go on without running code"
+                    )
+                async with self._changed:
+                    with suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(self._changed.wait(), min(until, end) - now)
+        finally:
+            del self._waiting[call]
+
+    def _is_next(self, call: object) -> bool:
+        """Return whether a waiting call may have a place now."""
+        counts = self._counts()
+        if counts.total() >= self._settings.notebooks:
+            return False
+        return min(self._waiting, key=lambda waiting: counts[self._waiting[waiting]]) is call
+
+    def _displaced(self, owner: str, end: float) -> tuple[float, Notebook | None]:
+        """Return the notebook that gives way to an owner, and the time when it does."""
+        counts = self._counts()
+        if counts.total() < self._settings.notebooks:  # another call has the turn
+            return end, None
+        until = {
+            notebook: notebook.last_use
+            + (counts[notebook.owner] <= counts[owner] + 1) * self._settings.settled_seconds
+            for notebook in self._notebooks.values()
+            if not notebook.lock.locked()
+        }
+        unused = min(until, key=until.__getitem__, default=None)
+        return (end, None) if unused is None else (until[unused], unused)
 
     async def _refill(self) -> None:
         """Start a spare sandbox for the next conversation, unless there are enough notebooks."""
-        taken = len(self._notebooks) + self._starting + len(self._spare)
+        taken = self._counts().total() + len(self._spare)
         has_spare = len(self._spare) >= self._settings.prestarted
         if has_spare or taken >= self._settings.notebooks or self._is_closed:
             return
-        self._starting += 1
         try:
-            sandbox = await self._maker.make()
+            with self._starts(""):
+                sandbox = await self._maker.make()
             if self._is_closed:
                 await sandbox.close()
             else:
@@ -171,7 +228,6 @@ class NotebookPool:
         except SandboxError:  # the next call will say so
             return
         finally:
-            self._starting -= 1
             await self._notify()
 
     async def _drop(self, notebook: Notebook) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+from ...conversation.built_in_tools import read_code
 from ...conversation.messages import Message
 from ...conversation.tool_namespaces import ToolNamespaceConfig
 from ..tool import Tool, ToolError
-from ..tool_call import read_code
 from ..tool_message import ToolMessage, tool_message
 from .notebook import NotebookOutput
 from .notebook_pool import NotebookPool

@@ -66,6 +66,8 @@ class PythonSession(BaseModel):
     files_left_out: list[str] = Field(default_factory=list)
     """Files too large to store here, a hundred at most; they end with the notebook."""
 
+    owner: str = Field(default="", exclude=True)
+    """The user whose conversation it is, for fair turns at the notebooks; it is not stored."""
     uploads: list[str] = Field(default_factory=list)
     """The ids of files of a client that were put into the folder; each is put there once."""
 

@@ -7,6 +7,7 @@
     duplicates           rows that repeat earlier ones, in any number of rows
     shards               a chunk to a shard: columns in Parquet, rejected rows, counts
     processes            shards made in processes of this machine
+    output_lock          one preparation at a time in a folder
     preparation          all shards, resumed where they were interrupted; the files beside the data
     loading              prepared files for PyTorch, by rank
     megatron             the examples as Megatron's indexed data sets

@@ -28,6 +28,7 @@ from ...apis.current_date import TODAY
 from .addresses import OutputError, OutputFolderError, RemotePath, source_path
 from .duplicates import ShardRows, check_near, find_duplicates
 from .megatron import write_megatron
+from .output_lock import LOCK_FILE, output_lock
 from .processes import Runner, ShardJob, local_runner
 from .report import REASONS_FILE, TokenReport, general_reason, write_plot
 from .shards import PrepareSettings, Shard, read_shard
@@ -163,13 +164,26 @@ def _prepare(
     chunk_bytes: int | None,
 ) -> Preparation:
     """Prepare in the folder `out`, which is `target` itself, or passes on what `target` needs."""
+    files = find_files(source)
+    with contextlib.nullcontext() if isinstance(target, RemotePath) else output_lock(out):
+        return _prepare_alone(files, out, target, settings, runner, watch, chunk_bytes)
+
+
+def _prepare_alone(
+    files: Sequence[SourceFile],
+    out: Path,
+    target: Path | RemotePath,
+    settings: PrepareSettings,
+    runner: Runner,
+    watch: Callable[[Progress], None] | None,
+    chunk_bytes: int | None,
+) -> Preparation:
     _download_state(target, out)
     earlier = _read_json(_state(out) / _MANIFEST)
     begun = TODAY if earlier is None else earlier["settings"]["start_date"]
     settings = settings.dated(begun)
     if chunk_bytes is None:
         chunk_bytes = settings.chunk_bytes()
-    files = find_files(source)
     stats = {str(file.path): file.path.stat() for file in files}
     manifest = {  # everything that determines the shards
         "version": __version__,
@@ -395,7 +409,7 @@ def _begin(
     manifest: dict[str, Any],
     earlier: dict[str, Any] | None,
 ) -> None:
-    if earlier is None and _names(target):
+    if earlier is None and set(_names(target)) - {LOCK_FILE}:
         raise OutputFolderError(f"{target} is not empty; give another folder for the output")
     state = _state(out)
     if earlier not in (None, manifest):

@@ -179,7 +179,10 @@ class Columns:
         report.too_long += len(made.too_long)
         report.forms[row.form] += 1
         report.unused.update(set(row.unused) - {settings.source_field})
+        if not settings.loss_weights and any(example.weights for example in made.examples):
+            report.unused["weights other than 0 and 1, without loss weights"] += 1
         report.findings.update({finding.kind for finding in made.findings})
+        report.findings.update({f"rendered texts with the repair {kind}" for kind in row.repairs})
         if not any(m.author.role is Role.SYSTEM for m in row.conversation.messages):
             report.findings["no system message"] += 1
         if settings.source_field is not None and isinstance(raw, Mapping):

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import json
 import os
 import re
@@ -125,23 +126,16 @@ class SourceRow(NamedTuple):
 
 
 def find_files(source: Path | RemotePath) -> list[SourceFile]:
-    """Find the files of rows: one, or those of a folder in the order of their names.
+    """Find the files of rows: one, or those of a folder or a pattern in the order of their names.
 
-    Raises `SourceError` where there are none.
+    A pattern is a path such as ``rows/*.jsonl`` or ``rows/**/*.parquet``, unless a file has that
+    name. Raises `SourceError` where there are none.
     """
     if isinstance(source, RemotePath):
         return _remote_files(source)
     if not source.is_dir():
-        kind = _kind(source)
-        if not source.exists():
-            remedy = "check the path"
-            if kind is None and source.suffix:
-                remedy = f"files that end in {source.suffix} are not read; expected {_EXPECTED}"
-            raise SourceError(f"{source}: no such file; {remedy}")
-        if kind is None:
-            remedy = _OTHER_FILES.get(source.suffix, f"write {_EXAMPLE} on a line for each row")
-            raise SourceError(f"{source}: expected {_EXPECTED}; {remedy.format(path=source)}")
-        return [SourceFile(0, source, kind)]
+        is_pattern = glob.has_magic(str(source)) and not source.exists()
+        return _matching_files(source) if is_pattern else [_single_file(source)]
     if (source / "dataset_dict.json").exists():
         raise SourceError(
             f"{source}: the data set has several splits; give the folder of one, such as "
@@ -160,6 +154,28 @@ def find_files(source: Path | RemotePath) -> list[SourceFile]:
             ".arrow"
         )
     return files
+
+
+def _single_file(source: Path) -> SourceFile:
+    kind = _kind(source)
+    if not source.exists():
+        remedy = "check the path"
+        if kind is None and source.suffix:
+            remedy = f"files that end in {source.suffix} are not read; expected {_EXPECTED}"
+        raise SourceError(f"{source}: no such file; {remedy}")
+    if kind is None:
+        remedy = _OTHER_FILES.get(source.suffix, f"write {_EXAMPLE} on a line for each row")
+        raise SourceError(f"{source}: expected {_EXPECTED}; {remedy.format(path=source)}")
+    return SourceFile(0, source, kind)
+
+
+def _matching_files(pattern: Path) -> list[SourceFile]:
+    paths = map(Path, sorted(glob.glob(str(pattern), recursive=True)))
+    kinds = [(path, kind) for path in paths if (kind := _kind(path)) is not None]
+    if not kinds:
+        problem = f"{pattern}: no file of this pattern is {_EXPECTED}"
+        raise SourceError(f"{problem}; check the pattern")
+    return [SourceFile(number, path, kind) for number, (path, kind) in enumerate(kinds)]
 
 
 def _remote_files(source: RemotePath) -> list[SourceFile]:

@@ -8,7 +8,7 @@
     tinker               a renderer for tinker-cookbook
 """
 
-from .chat_tokens import ChatTokens, chat_prompt, chat_sequence, read_completion
+from .chat_tokens import ChatTokens, chat_prompt, chat_sequence, read_completion, training_chats
 from .preferences import preference_example, rollout_columns
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "preference_example",
     "read_completion",
     "rollout_columns",
+    "training_chats",
 ]

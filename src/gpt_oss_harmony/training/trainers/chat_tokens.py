@@ -6,12 +6,13 @@ several messages; their tokens belong to the first message with instructions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ...apis.chat_input import ParsedRequest, read_chat
-from ...apis.chat_output import chat_message_of
+from ...apis.chat.fold import chat_message_of
+from ...apis.chat.input import read_chat
+from ...apis.turn import ParsedRequest
 from ...conversation.json_field import JsonField
 from ...conversation.messages import Conversation, Message, Role
 from ...encoding import load_harmony_encoding
@@ -33,6 +34,7 @@ __all__ = [
     "chat_sequence",
     "parsed_chat",
     "read_completion",
+    "training_chats",
 ]
 
 NO_MESSAGE = -1
@@ -135,6 +137,35 @@ def chat_sequence(
         is_learned = is_sampled and not is_earlier and message in learned
         result.is_sampled.extend([is_learned] * (end - start))
     return result
+
+
+def training_chats(
+    messages: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[list[Mapping[str, Any]], list[bool]]]:
+    """Yield the chat up to the end of each turn, and for each message whether it is of that turn.
+
+    A trainer that renders one sequence of a chat loses the earlier turns, because their prompts
+    had reasoning that later prompts leave out. `chat_sequence` of each of these chats has every
+    token that the model samples, once, after the prompt that inference has.
+
+    >>> chat = [{"role": role} for role in ("user", "assistant", "user", "assistant", "user")]
+    >>> [(len(turn), is_trained) for turn, is_trained in training_chats(chat)]
+    [(2, [False, True]), (4, [False, False, False, True])]
+    """
+    going_on = (Role.ASSISTANT.value, Role.TOOL.value, "function")
+    start = 0
+    for end in range(1, len(messages) + 1):
+        if end < len(messages) and messages[end]["role"] in going_on:
+            continue
+        last = next((i for i in range(end, start, -1) if _is_own(messages[i - 1])), None)
+        if last is not None:
+            is_trained = [i >= start and _is_own(messages[i]) for i in range(last)]
+            yield list(messages[:last]), is_trained
+        start = end
+
+
+def _is_own(message: Mapping[str, Any]) -> bool:
+    return bool(message["role"] == Role.ASSISTANT.value)
 
 
 def _origins(messages: Sequence[Mapping[str, Any]], read: ParsedRequest) -> list[int]:

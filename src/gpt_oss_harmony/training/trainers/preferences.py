@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ...apis.current_date import TODAY, current_date
@@ -24,6 +25,7 @@ def preference_example(
     *,
     start_date: str | None = TODAY,
     reject: Collection[FindingKind] = REJECTED_FINDINGS,
+    on_unused: Callable[[Sequence[str]], None] | None = None,
 ) -> dict[str, list[int]]:
     """Make the columns ``prompt_ids``, ``chosen_ids`` and ``rejected_ids`` of a row, for DPO.
 
@@ -32,7 +34,9 @@ def preference_example(
     one message: of the user in ``prompt``, else of the assistant. OpenAI's names are read, too:
     ``input`` with ``messages`` and ``tools``, ``preferred_output`` and ``non_preferred_output``.
     Raises `ConversationError` unless both answers follow the same prompt and the model samples all
-    their tokens, and for the kinds of `FINDINGS` in `reject`.
+    their tokens, if both answers are the same, if an answer has a weight other than 1, and for the
+    kinds of `FINDINGS` in `reject`. `on_unused` is called with the names of fields that are in no
+    column, such as ``margin``; without it, a warning has them.
 
     >>> row = {"prompt": [{"role": "user", "content": "2 + 2?"}],
     ...        "chosen": [{"role": "assistant", "content": "4"}],
@@ -53,11 +57,18 @@ def preference_example(
         prompt = sides["chosen"][:same]
         sides = {name: messages[same:] for name, messages in sides.items()}
     result: dict[str, list[int]] = {}
+    unused: dict[str, None] = {}
     for name, messages in sides.items():
-        silent = [{**message, "weight": 0} for message in prompt]
+        silent = [
+            {**message, "weight": 0} if message.get("role") == "assistant" else message
+            for message in prompt
+        ]
         chat = {**fields, "messages": [*silent, *messages]}
-        _, made = row_examples(chat, form="chat", start_date=date, reject=reject)
+        read, made = row_examples(chat, form="chat", start_date=date, reject=reject)
+        unused.update(dict.fromkeys(read.unused))
         examples = made.examples
+        if any(example.weights for example in examples):
+            raise ConversationError("a preference has no weights; remove the weight", field=name)
         labels = examples[-1].labels
         start = next(index for index, label in enumerate(labels) if label != IGNORED)
         if len(examples) > 1 or IGNORED in labels[start:]:
@@ -67,6 +78,13 @@ def preference_example(
         if result.setdefault("prompt_ids", prompt_ids) != prompt_ids:
             raise ConversationError("follows another prompt than the chosen answer", field=name)
         result[f"{name}_ids"] = examples[-1].input_ids[start:]
+    if result["chosen_ids"] == result["rejected_ids"]:
+        problem = "is the same as the chosen answer, and teaches nothing; remove the row"
+        raise ConversationError(problem, field="rejected")
+    if unused and on_unused is not None:
+        on_unused(list(unused))
+    elif unused:
+        warnings.warn(f"fields that are in no column: {', '.join(unused)}", stacklevel=2)
     return result
 
 
@@ -78,7 +96,11 @@ def _parts(row: JsonField) -> tuple[list[Any], dict[str, list[Any]], dict[str, A
         names = {"chosen": "preferred_output", "rejected": "non_preferred_output"}
         prompt_name = "messages"
         given = fields.pop("input", None)
-        fields |= {"messages": given} if isinstance(given, list) else dict(given or {})
+        if given is not None and not isinstance(given, list):
+            given = JsonField(given, "input").object()
+            fields |= given
+        else:
+            fields["messages"] = given
     elif isinstance(row["messages"].value, list):
         prompt_name = "messages"  # of data sets that keep the prompt there
     given_prompt = JsonField(fields.pop(prompt_name, None), prompt_name)

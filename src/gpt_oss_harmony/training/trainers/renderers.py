@@ -69,7 +69,8 @@ class HarmonyRenderer:
     ) -> RenderedTokens:
         """Render a prompt, or for training, the sequence that trains on the chat's last turn.
 
-        Earlier answers end in ``<|end|>``, which is not marked as sampled.
+        Earlier answers end in ``<|end|>``, which is not marked as sampled. To train on all turns,
+        build a sample of each of the `training_chats`.
         """
         options: dict[str, Any] = {
             "effort": self.config.reasoning_effort,

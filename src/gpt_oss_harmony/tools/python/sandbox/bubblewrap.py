@@ -15,7 +15,6 @@ outside, and that ends with the server.
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import secrets
 import shutil
@@ -150,6 +149,8 @@ def _etc_files(user: int, open_files: list[int]) -> list[str]:
 
 def _refuse_homes(python: PythonEnvironment) -> None:
     """Raise `SandboxError` if a Python is installed in the home folder of a person, or above it."""
+    import pwd  # Linux has it, and the sandbox needs Linux
+
     own = (os.path.expanduser("~"), pwd.getpwuid(os.geteuid()).pw_dir, "/root")
     homes = {os.path.realpath(home) for home in own}
     for prefix in map(os.path.realpath, python.prefixes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import sys
 import tempfile
 from dataclasses import dataclass
 from enum import Enum
@@ -136,6 +137,12 @@ class SandboxMaker:
                 raise SandboxError("isolation='container' needs a container: name its image")
             launch = container_launch(self._container, self._limits)
             return await Sandbox.start(launch, self._limits)
+        if sys.platform != "linux" and (isolation is not Isolation.NONE or os.name != "posix"):
+            raise SandboxError(
+                "the python tool's own sandbox needs Linux: name the image of a container, which "
+                "Docker or Podman runs on this system, or start the server in WSL or a virtual "
+                "machine"
+            )
         if self._environment is None:
             self._environment = await asyncio.to_thread(find_python, self._python)
         if isolation is Isolation.NONE:

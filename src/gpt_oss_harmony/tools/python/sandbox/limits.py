@@ -27,6 +27,7 @@ __all__ = [
     "count_files",
     "delegated_group",
     "process_tree",
+    "socket_memory",
     "used_memory",
 ]
 
@@ -34,6 +35,7 @@ OWN_TASKS = 8
 """Processes and threads of bubblewrap and the agent, at most."""
 
 _MIB = 1 << 20
+_UNIX_BUFFER = 212_992  # bytes; Linux's default
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _DELEGATION_MARKS = ("user.delegate", "trusted.delegate")  # extended attributes that systemd sets
@@ -99,14 +101,15 @@ def process_tree(process: int) -> list[int]:
 def breach(process: int, limits: Limits, folders: Iterable[str] | None = None) -> str | None:
     """Return which limit a process and its descendants exceed together, or None.
 
-    Tasks and the files in `folders` are counted only if `folders` is given: else the process is not
-    bubblewrap, whose child is process 1 of the sandbox.
+    Tasks, the files in `folders` and sockets are counted only if `folders` is given: else the
+    process is not bubblewrap, whose child is process 1 of the sandbox.
     """
-    if used_memory(process, limits.memory) > limits.memory:
+    tree = process_tree(process)
+    sockets = 0 if folders is None or len(tree) < 2 else socket_memory(tree[1])
+    if used_memory(process, limits.memory - sockets) + sockets > limits.memory:
         return f"its processes took more than {limits.memory >> 20} MiB of memory"
     if folders is None:
         return None
-    tree = process_tree(process)
     tasks = sum(len(_proc_names(f"/proc/{member}/task")) for member in tree)
     if tasks > limits.processes + OWN_TASKS:
         return f"its code made more than {limits.processes} processes and threads"
@@ -117,15 +120,30 @@ def breach(process: int, limits: Limits, folders: Iterable[str] | None = None) -
     return f"its code made more than {limits.files:,} files" if files > limits.files else None
 
 
+def socket_memory(process: int) -> int:
+    """Return the bytes that the sockets in the network namespace of a process may hold.
+
+    A Unix socket counts with the whole of its buffer, whose size code cannot change: what is in it
+    is shown nowhere. Others count with their queues.
+    """
+    unix = max(0, _proc_text(f"/proc/{process}/net/unix").count("\n") - 1)
+    held = unix * int(_proc_text("/proc/sys/net/core/wmem_default") or _UNIX_BUFFER)
+    for kind in ("tcp", "tcp6", "udp", "udp6"):
+        for line in _proc_text(f"/proc/{process}/net/{kind}").splitlines()[1:]:
+            held += sum(int(queue, 16) for queue in line.split()[4].split(":"))
+    return held
+
+
 def used_memory(process: int, limit: int) -> int:
-    """Return the bytes that a process and its descendants use.
+    """Return the bytes that a process and its descendants use, with their page tables.
 
     Shared pages count for each process that shares them. Only if the result exceeds `limit`, they
     are counted once, which takes longer.
     """
     tree = process_tree(process)
-    used = sum(map(_resident, tree))
-    return used if used <= limit else sum(map(_proportional, tree))
+    tables = sum(map(_page_tables, tree))
+    used = tables + sum(map(_resident, tree))
+    return used if used <= limit else tables + sum(map(_proportional, tree))
 
 
 def count_files(process: int, folders: Iterable[str]) -> int:
@@ -144,6 +162,11 @@ def count_files(process: int, folders: Iterable[str]) -> int:
 def _resident(process: int) -> int:
     fields = _proc_text(f"/proc/{process}/statm").split()
     return int(fields[1]) * _PAGE if fields else 0
+
+
+def _page_tables(process: int) -> int:
+    _, _, after = _proc_text(f"/proc/{process}/status").partition("VmPTE:")
+    return int(after.split(maxsplit=1)[0]) * 1024 if after else 0
 
 
 def _proportional(process: int) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import platform
 import struct
+from collections.abc import Sequence
 
 from .launch import SandboxError
 
@@ -92,17 +93,20 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
 # the C library uses clone, whose flags the filter can read. A timer could send SIGCONT to a process
 # that is stopped between calls of the notebook.
 _MISSING: dict[str, tuple[int, int]] = {"clone3": (435, 435), "timer_create": (222, 107)}
-# Of each architecture: its AUDIT_ARCH; the numbers of socket, socketpair, clone, fcntl and prctl;
-# its column in the tables above.
+# Of each architecture: its AUDIT_ARCH; the numbers of socket, socketpair, clone, fcntl, prctl and
+# setsockopt; its column in the tables above.
 _ARCHITECTURES = {
-    "x86_64": (0xC000003E, 41, 53, 56, 72, 157, 0),
-    "aarch64": (0xC00000B7, 198, 199, 220, 25, 167, 1),
+    "x86_64": (0xC000003E, 41, 53, 56, 72, 157, 54, 0),
+    "aarch64": (0xC00000B7, 198, 199, 220, 25, 167, 208, 1),
 }
 
 _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET and AF_INET6, which the namespaces isolate
 _NETLINK, _NETLINK_ROUTE = 16, 0  # lists the network interfaces, which libraries ask for
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _SET_SIGNAL = 10  # F_SETSIG of fcntl: events of a file would send any signal, such as SIGCONT
+_SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ of fcntl: buffers are memory of no process
+_SOCKET_LEVEL = 1  # SOL_SOCKET of setsockopt
+_BUFFER_OPTIONS = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and their FORCE: such memory, too
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl: the end of the parent would send any signal
 _EXIT_SIGNAL, _CHILD_SIGNAL = 0xFF, 17  # of clone's flags: the child's end would send it; SIGCHLD
 _X32_CALLS = 0x40000000
@@ -127,7 +131,8 @@ def system_call_filter(machine: str | None = None) -> bytes:
             f"bubblewrap is used on {' and '.join(_ARCHITECTURES)} only, and this machine is "
             f"{machine or 'unknown'}: set a command that runs containers instead"
         )
-    architecture, socket, socketpair, clone, fcntl, prctl, column = _ARCHITECTURES[machine]
+    architecture, *calls, column = _ARCHITECTURES[machine]
+    socket, socketpair, clone, fcntl, prctl, setsockopt = calls
     program = [
         _step(_LOAD, _ARCH),
         _step(_EQUAL, architecture, 1, 0),
@@ -142,16 +147,11 @@ def system_call_filter(machine: str | None = None) -> bytes:
     for both in _MISSING.values():
         program += [_step(_EQUAL, both[column], 0, 1), _refuse(errno.ENOSYS)]
     program += [
-        _step(_EQUAL, fcntl, 0, 4),
-        _step(_LOAD, _SECOND_ARGUMENT),
-        _step(_EQUAL, _SET_SIGNAL, 0, 1),
-        _refuse(errno.EPERM),
-        _step(_RETURN, _ALLOW),
-        _step(_EQUAL, prctl, 0, 4),
-        _step(_LOAD, _FIRST_ARGUMENT),
-        _step(_EQUAL, _PARENT_DEATH_SIGNAL, 0, 1),
-        _refuse(errno.EPERM),
-        _step(_RETURN, _ALLOW),
+        *_refused_with(fcntl, {_SECOND_ARGUMENT: (_SET_SIGNAL, _SET_PIPE_SIZE)}),
+        *_refused_with(
+            setsockopt, {_SECOND_ARGUMENT: (_SOCKET_LEVEL,), _THIRD_ARGUMENT: _BUFFER_OPTIONS}
+        ),
+        *_refused_with(prctl, {_FIRST_ARGUMENT: (_PARENT_DEATH_SIGNAL,)}),
         _step(_EQUAL, clone, 0, 7),
         _step(_LOAD, _FIRST_ARGUMENT),
         _step(_ANY_BIT, _NEW_NAMESPACES, 3, 0),
@@ -174,6 +174,17 @@ def system_call_filter(machine: str | None = None) -> bytes:
         _step(_RETURN, _ALLOW),
     ]
     return b"".join(program)
+
+
+def _refused_with(call: int, arguments: dict[int, Sequence[int]]) -> list[bytes]:
+    """Refuse a call where each of these arguments has one of its values; allow it otherwise."""
+    steps = [_refuse(errno.EPERM), _step(_RETURN, _ALLOW)]
+    for argument, values in reversed(arguments.items()):
+        to_allow = len(steps) - 1
+        *others, last = values
+        tests = [_step(_EQUAL, other, len(others) - at) for at, other in enumerate(others)]
+        steps = [_step(_LOAD, argument), *tests, _step(_EQUAL, last, 0, to_allow), *steps]
+    return [_step(_EQUAL, call, 0, len(steps)), *steps]
 
 
 def _refuse(number: int) -> bytes:

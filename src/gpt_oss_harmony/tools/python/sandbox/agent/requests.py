@@ -20,7 +20,6 @@ import asyncio
 import ctypes
 import json
 import os
-import resource
 import signal
 import struct
 import sys
@@ -182,6 +181,8 @@ def protect() -> None:
 
 def limit(limits: dict[str, int]) -> None:
     """Limit this process and all that it starts, and lower their priority."""
+    import resource  # only where POSIX is; the server imports this file everywhere
+
     os.nice(_NICENESS)
     for name, value in limits.items():
         number = getattr(resource, f"RLIMIT_{name}")

@@ -1,0 +1,152 @@
+"""Measure engines of this process beside the servers that they are made of: ``make local-speed``.
+
+The demo model, one stream and eight; all programs in turns, round by round, so that a busy machine
+slows them alike. Each completion has as many tokens as the model writes for a question, at the
+temperature 0, so all programs write the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
+import httpx2
+from try_server import free_port, gguf_of, llama_cpp_command, started
+
+from gpt_oss_harmony import Conversation, Message, Role, load_harmony_encoding
+from gpt_oss_harmony.engines.demo_model import demo_model_folder
+from support.served import server_process
+
+STREAMS = (1, 8)
+QUESTION = "What is 27 + 45?"
+
+
+class Program(NamedTuple):
+    """A server: its command (None for `harmony serve`), and the name of its model."""
+
+    name: str
+    command: Callable[[int], Sequence[str]] | None
+    arguments: Sequence[str] = ()
+    model: str = "default_model"
+
+
+def programs(kind: str) -> list[Program]:
+    folder = demo_model_folder()
+    if kind == "gguf":
+        file = str(gguf_of(sys.executable, folder))
+        return [
+            Program("harmony serve FILE.gguf", None, (file, "--max-running", "8"), "demo"),
+            Program(
+                "llama-server", lambda port: [*llama_cpp_command(sys.executable, folder, port), "8"]
+            ),
+        ]
+    server = str(Path(__file__).with_name("mlx_server.py"))
+    return [
+        Program(
+            "harmony serve --engine mlx",
+            None,
+            (str(folder), "--engine", "mlx", "--max-running", "8"),
+            "demo",
+        ),
+        Program(
+            "mlx_lm.server",
+            lambda port: [sys.executable, server, str(folder), str(port)],
+            model=str(folder),
+        ),
+    ]
+
+
+class Taken(NamedTuple):
+    first: float
+    tokens: int
+
+
+async def completion(client: httpx2.AsyncClient, url: str, model: str, text: str) -> Taken:
+    """Stream a completion; returns the seconds to its first text, and its tokens."""
+    begin, first, tokens = time.perf_counter(), 0.0, 0
+    body = {
+        "model": model,
+        "prompt": text,
+        "max_tokens": 64,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    async with client.stream("POST", f"{url}/v1/completions", json=body) as answer:
+        async for line in answer.aiter_lines():
+            if not line.startswith("data: {"):
+                continue
+            first = first or time.perf_counter() - begin
+            usage = json.loads(line[6:]).get("usage")
+            if usage:
+                tokens = usage["completion_tokens"]
+    return Taken(first, tokens)
+
+
+async def measure(url: str, model: str, streams: int) -> tuple[float, float, int]:
+    """Return the seconds to the first token, tokens a second of all streams, and of a stream."""
+    conversation = Conversation.from_messages([Message.from_role_and_content(Role.USER, QUESTION)])
+    encoding = load_harmony_encoding("HarmonyGptOss")
+    text = encoding.decode(
+        encoding.render_conversation_for_completion(conversation, Role.ASSISTANT)
+    )
+    async with httpx2.AsyncClient(timeout=300) as client:
+        begin = time.perf_counter()
+        taken = await asyncio.gather(
+            *(completion(client, url, model, text) for _ in range(streams))
+        )
+        seconds = time.perf_counter() - begin
+    assert all(one.tokens > 10 for one in taken), taken
+    tokens = sum(one.tokens for one in taken)
+    return statistics.median(one.first for one in taken), tokens / seconds, tokens // streams
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("kind", choices=("gguf", "mlx"))
+    parser.add_argument("--rounds", type=int, default=7)
+    arguments = parser.parse_args()
+    found: dict[tuple[str, int], list[tuple[float, float, int]]] = {}
+    with ExitStack() as opened:
+        urls = {}
+        for program in programs(arguments.kind):
+            if program.command is None:
+                state = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+                options = ("--served-model-name", "demo", "--port", "0")
+                server = opened.enter_context(
+                    server_process(
+                        state, demo_model_folder().parents[1], *program.arguments, *options
+                    )
+                )
+                urls[program] = server.url.removesuffix("/v1")
+            else:
+                port = free_port()
+                urls[program] = f"http://127.0.0.1:{port}"
+                opened.enter_context(started(program.command(port), {}, urls[program]))
+        for turn in range(arguments.rounds + 1):
+            for streams in STREAMS:
+                for program, url in urls.items():
+                    result = asyncio.run(measure(url, program.model, streams))
+                    if turn:  # the first warms up
+                        found.setdefault((program.name, streams), []).append(result)
+    print("| Program | Streams | Tokens of each | First token, ms | Tokens a second |")
+    print("|---|--:|--:|--:|--:|")
+    for (name, streams), results in sorted(found.items(), key=lambda item: item[0][1]):
+        first = statistics.median(result[0] for result in results)
+        rate = statistics.median(result[1] for result in results)
+        print(f"| {name} | {streams} | {results[0][2]} | {1000 * first:.0f} | {rate:.0f} |")
+
+
+if __name__ == "__main__":
+    main()

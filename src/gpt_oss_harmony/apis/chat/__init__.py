@@ -1,0 +1,1 @@
+"""Chat Completions: `request`, `input` (its messages), `writer` (chunks), `fold` (the whole)."""

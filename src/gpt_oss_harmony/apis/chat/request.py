@@ -1,0 +1,151 @@
+"""The body of requests for a chat completion, and the turn of one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from ...conversation.content import ReasoningEffort
+from ...engines.engine import Sampling
+from ..request_body import (
+    OWNER,
+    Absent,
+    ConstraintFields,
+    Elsewhere,
+    Ignored,
+    Metadata,
+    ParallelCalls,
+    PromptCacheRetention,
+    ServiceTier,
+    StreamOptions,
+    Unsupported,
+    misplaced_field,
+)
+from ..turn import TurnRequest, noted, request_fields, turn_of_parsed
+from .input import read_chat
+
+__all__ = ["ChatRequest", "turn_of_chat"]
+
+_IN_CHAT = {
+    "text": "send response_format, or verbosity",
+    "max_output_tokens": "send max_completion_tokens",
+    "input": "send messages",
+    "instructions": "send a message of the role developer",
+    "previous_response_id": "send all messages, or use the Responses API",
+    "stop_sequences": "send stop",
+    "system": "send a message of the role system",
+}
+"""Fields of the other APIs, and what to send instead."""
+
+
+class ChatRequest(ConstraintFields):
+    """A request for a chat completion."""
+
+    model: str | None = None
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    stream: bool | None = Field(
+        default=None, description="Whether to answer with server-sent events."
+    )
+    stream_options: StreamOptions | None = None
+    n: int | None = Field(default=None, ge=1, le=128, description="The number of choices.")
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="Another name for max_completion_tokens."
+    )
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: ParallelCalls = None
+    response_format: dict[str, Any] | None = None
+    functions: Absent = Field(default=None, description="Send tools instead.")
+    function_call: Unsupported = None
+    web_search_options: Absent = Field(
+        default=None, description="Send the tool `web_search` to the Responses API instead."
+    )
+    modalities: list[str] | None = Field(default=None, json_schema_extra={"enum": [None, ["text"]]})
+    audio: Unsupported = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+    store: bool | None = None
+    metadata: Metadata | None = None
+    prompt_cache_key: Annotated[str | None, Ignored("the engine caches every prompt by itself")] = (
+        Field(default=None, max_length=1024)
+    )
+    prompt_cache_retention: PromptCacheRetention = None
+    safety_identifier: Annotated[str | None, Ignored(OWNER)] = Field(default=None, max_length=1024)
+    service_tier: ServiceTier = None
+    user: Annotated[str | None, Ignored(OWNER)] = None
+    text: Elsewhere = Field(default=None, description="Send `response_format` instead.")
+    max_output_tokens: Elsewhere = Field(
+        default=None, description="Send `max_completion_tokens` instead."
+    )
+    input: Elsewhere = Field(default=None, description="Send `messages` instead.")
+    instructions: Elsewhere = Field(default=None, description="Send a message instead.")
+    previous_response_id: Elsewhere = Field(default=None, description="Send all messages instead.")
+    stop_sequences: Elsewhere = Field(default=None, description="Send `stop` instead.")
+    system: Elsewhere = Field(default=None, description="Send a message instead.")
+
+    @field_validator(*_IN_CHAT)
+    @classmethod
+    def _is_of_another_api(cls, value: Any, info: ValidationInfo) -> Any:
+        return misplaced_field(value, info.field_name, _IN_CHAT)
+
+    @field_validator("web_search_options")
+    @classmethod
+    def _is_searched_elsewhere(cls, options: Any) -> Any:
+        if options is not None:
+            raise ValueError(
+                "Chat Completions has no web search; send the tool web_search to the Responses API"
+            )
+        return options
+
+    @field_validator("modalities")
+    @classmethod
+    def _is_text(cls, modalities: Any) -> Any:
+        if modalities not in (None, ["text"]):
+            raise ValueError("the model writes only text; leave it out")
+        return modalities
+
+    @field_validator("top_logprobs")
+    @classmethod
+    def _has_logprobs(cls, top: Any, info: ValidationInfo) -> Any:
+        if top and not info.data.get("logprobs"):
+            raise ValueError("it needs logprobs; set logprobs to true")
+        return top
+
+    @property
+    def token_limit(self) -> int | None:
+        """The most tokens of a choice."""
+        most = self.max_completion_tokens
+        return self.max_tokens if most is None else most
+
+    @property
+    def includes_usage(self) -> bool:
+        """Return whether a stream ends with the usage."""
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    def sampling(self, defaults: Sampling | None = None) -> Sampling:
+        """Return the settings for sampling each choice."""
+        logprobs = (self.top_logprobs or 0) if self.logprobs else None
+        return self.settings(defaults or Sampling(), max_tokens=self.token_limit, logprobs=logprobs)
+
+
+def turn_of_chat(
+    request: ChatRequest,
+    *,
+    date: str | None = None,
+    effort: ReasoningEffort = ReasoningEffort.MEDIUM,
+    sampling: Sampling | None = None,
+) -> TurnRequest:
+    """Convert a Chat Completions request to a turn; `turn_of_response` explains the arguments.
+
+    >>> from gpt_oss_harmony.apis import ResponsesRequest, turn_of_response
+    >>> chat = ChatRequest(messages=[{"role": "user", "content": "hi"}])
+    >>> turn_of_chat(chat) == turn_of_response(ResponsesRequest(input="hi"))
+    True
+    """
+    request = noted(request)
+    body = request_fields(request)
+    parsed = read_chat(body, conversation_start_date=date, default_effort=effort)
+    return turn_of_parsed(parsed, body, request.sampling(sampling), request.stop_texts)

@@ -1,0 +1,1 @@
+"""Completions, of raw prompts: `request`, `writer` (the chunks), `fold` (the whole)."""

@@ -1,0 +1,103 @@
+"""The grammar of a turn: what its request forbids the model, token by token.
+
+A schema may have keywords that no grammar can check token by token. If the client requires them
+(``strict``), the request is refused. Otherwise they are left out of the grammar, and the result
+names them. This module needs the extra `grammar`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..conversation.content import ReasoningEffort
+from ..grammar import Matcher, TextFormat, TurnConstraint, TurnOptions, turn_constraint
+from ..grammar.json_schema import STEP_LIMIT
+from .request_body import Whitespace
+from .turn import TurnRequest
+
+__all__ = ["compiled_constraint", "constraint_options", "message_limits"]
+
+_SHARES = (12, 2, 1, 1)  # of the messages of a turn, in sixteenths of its budget
+
+
+def message_limits(request: TurnRequest, room: int) -> tuple[int, ...]:
+    """Return the token limits of the messages before the answer or call; `room` is for the turn.
+
+    Together they have a quarter of the room with low effort, a half with medium and three quarters
+    with high, so there is always room for the call or the answer. A request may set another number,
+    up to three quarters; 0 forbids such messages. The room is rounded down to three binary digits,
+    so that requests share their grammars.
+
+    >>> from gpt_oss_harmony import Conversation
+    >>> message_limits(TurnRequest(Conversation.from_messages([])), 5000)
+    (1536, 256, 128, 128)
+    """
+    rounded = room - room % (1 << max(room.bit_length() - 3, 0))
+    most = rounded * 3 // 4
+    effort = request.effort or ReasoningEffort.MEDIUM
+    budget = {ReasoningEffort.LOW: rounded // 4, ReasoningEffort.HIGH: most}.get(
+        effort, rounded // 2
+    )
+    if request.reasoning_tokens is not None:
+        budget = min(request.reasoning_tokens, most)
+    limits = (budget * share // sum(_SHARES) for share in _SHARES)
+    return tuple(limit for limit in limits if limit)
+
+
+def compiled_constraint(
+    request: TurnRequest,
+    room: int,
+    *,
+    skips_forced: bool = False,
+    counts_tokens: bool = True,
+    json_whitespace: Whitespace = "separators",
+    schema_steps: int | None = None,
+) -> TurnConstraint:
+    """Write the grammar of a request and compile it for the engine, which reuses the result.
+
+    `room` is the most tokens of the turn. If the engine does not count tokens, the grammar has only
+    the limits in the request. `json_whitespace` and `schema_steps` are the server's; None is the
+    default of `TurnOptions`. This may take a while; do not call it on the event loop. Raises
+    `GrammarError`.
+    """
+    options = constraint_options(
+        request,
+        skips_forced=skips_forced,
+        json_whitespace=json_whitespace,
+        schema_steps=schema_steps,
+    )
+    if counts_tokens or request.reasoning_tokens is not None:
+        options = replace(options, message_limits=message_limits(request, room))
+    constraint = turn_constraint(request.conversation, options)
+    Matcher(constraint.grammar)
+    return constraint
+
+
+def constraint_options(
+    request: TurnRequest,
+    *,
+    skips_forced: bool = False,
+    json_whitespace: Whitespace = "separators",
+    schema_steps: int | None = None,
+) -> TurnOptions:
+    """Return the options of a request's grammar; only strict schemas must be enforced in full.
+
+    If the engine skips forced tokens, a required call has only one spelling, to force more tokens.
+    """
+    response_format = request.response_format
+    is_canonical = skips_forced and request.tool_choice.mode == "required"
+    return TurnOptions(
+        tool_choice=request.tool_choice,
+        response_format=response_format,
+        tool_texts={
+            recipient: TextFormat("regex" if syntax == "regex" else "lark", definition)
+            for recipient, (syntax, definition) in request.tool_texts.items()
+        },
+        # Clients read the text of an answer as JSON, and a preamble would be part of that text.
+        preambles=response_format is None or response_format.get("type") == "text",
+        on_unsupported="loosen",
+        strict_tools=request.strict_tools,
+        canonical=is_canonical and request.json_whitespace in (None, "compact"),
+        whitespace=request.json_whitespace or json_whitespace,
+        schema_steps=STEP_LIMIT if schema_steps is None else schema_steps,
+    )

@@ -1,0 +1,1 @@
+"""Anthropic's Messages: `request`, `input` (its blocks), `writer` (events), `fold` (the whole)."""

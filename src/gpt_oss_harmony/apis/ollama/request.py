@@ -1,0 +1,193 @@
+"""Requests of Ollama's API, which become Chat Completions requests and then the same turn.
+
+=====================  ==========================================================================
+``options``            sampling: ``num_predict`` is the limit on tokens, ``stop`` the stop texts
+``think``              an effort, or whether the client sees the reasoning: the model always reasons
+``format``             ``json``, or a JSON Schema
+``tool_calls``         have no ids; a result belongs to the first call without one, of its name
+``prompt``, ``system`` the messages of ``/api/generate``
+=====================  ==========================================================================
+
+``raw`` is refused: a prompt of the caller's own goes to ``/v1/completions``, as text or token ids.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from ...conversation.json_field import JsonField
+from ..chat.request import ChatRequest
+from ..request_body import RequestBody, RequestSettings, Unsupported, read_body
+
+__all__ = ["OllamaChatRequest", "OllamaGenerateRequest", "OllamaOptions", "OllamaRequest"]
+
+
+class OllamaOptions(RequestSettings):
+    """The settings of sampling, in Ollama's names."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    stop: list[str] | str | None = None
+    num_predict: int | None = Field(
+        default=None, ge=-2, description="The most tokens; -1 and -2 are no limit."
+    )
+    repeat_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+
+
+_SAME_NAME = (
+    *("temperature", "top_p", "top_k", "min_p", "seed", "stop"),
+    *("presence_penalty", "frequency_penalty"),
+)
+
+
+class OllamaRequest(RequestBody):
+    """What both kinds of requests have."""
+
+    model: str
+    stream: bool | None = Field(
+        default=None, description="Whether the answer comes line by line; true by default."
+    )
+    think: bool | Literal["low", "medium", "high"] | None = Field(
+        default=None, description="An effort; false hides the reasoning."
+    )
+    format: Literal["", "json"] | dict[str, Any] | None = Field(
+        default=None, description="`json`, or a JSON Schema."
+    )
+    options: OllamaOptions | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+
+    @property
+    def streams(self) -> bool:
+        """Whether the answer comes line by line."""
+        return self.stream is not False
+
+    def chat(self) -> ChatRequest:
+        """Return the same request of Chat Completions. Raises `ConversationError`."""
+        options = self.options or OllamaOptions()
+        limit = options.num_predict
+        body: dict[str, Any] = {
+            **{name: getattr(options, name) for name in _SAME_NAME},
+            "model": self.model,
+            "messages": list(self._messages()),
+            "tools": self._tools(),
+            "repetition_penalty": options.repeat_penalty,
+            "max_tokens": limit if limit is not None and limit > 0 else None,
+            "reasoning_effort": self.think if isinstance(self.think, str) else None,
+            "include_reasoning": False if self.think is False else None,
+            "logprobs": self.logprobs,
+            "top_logprobs": self.top_logprobs if self.logprobs else None,
+        }
+        if isinstance(self.format, dict):
+            form = {"name": "answer", "schema": self.format}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        elif self.format:
+            body["response_format"] = {"type": "json_object"}
+        return read_body(ChatRequest, {k: v for k, v in body.items() if v is not None})
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        raise NotImplementedError
+
+    def _tools(self) -> list[dict[str, Any]] | None:
+        return None
+
+
+class OllamaChatRequest(OllamaRequest):
+    """A request of ``/api/chat``."""
+
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    tools: list[dict[str, Any]] | None = None
+
+    def _tools(self) -> list[dict[str, Any]] | None:
+        return self.tools
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        waiting: deque[tuple[str, str]] = deque()  # calls without a result: their ids and names
+        for place, message in enumerate(JsonField(self.messages, "messages").items()):
+            _refuse_images(message)
+            said = {"role": message["role"].value, "content": message["content"].value or ""}
+            if said["role"] == "assistant":
+                calls = list(_chat_calls(message["tool_calls"], place))
+                waiting += [(call["id"], call["function"]["name"]) for call in calls]
+                thinking = message["thinking"].value
+                said |= {"reasoning": thinking} if thinking else {}
+                said |= {"tool_calls": calls} if calls else {}
+                if calls and not said["content"]:
+                    said["content"] = None
+            elif said["role"] == "tool":
+                said["tool_call_id"] = _answered_call(message, waiting)
+            yield said
+
+
+class OllamaGenerateRequest(OllamaRequest):
+    """A request of ``/api/generate``."""
+
+    prompt: str | None = None
+    system: str | None = None
+    raw: Unsupported = Field(
+        default=None, description="Send a raw prompt to `/v1/completions`, which has its tokens."
+    )
+    suffix: Unsupported = None
+    template: Unsupported = None
+    context: Unsupported = None
+    images: Unsupported = None
+
+    @field_validator("raw", mode="before")
+    @classmethod
+    def _is_rendered_here(cls, raw: Any) -> Any:
+        if raw:
+            raise ValueError("send a prompt of your own to /v1/completions, as text or token ids")
+        return None
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        if self.system:
+            yield {"role": "system", "content": self.system}
+        yield {"role": "user", "content": self.prompt or ""}
+
+
+def _refuse_images(message: JsonField) -> None:
+    if message["images"].value:
+        raise message["images"].error("the model reads only text; leave the images out")
+
+
+def _chat_calls(calls: JsonField, place: int) -> Iterator[dict[str, Any]]:
+    for index, call in enumerate(calls.optional_items()):
+        function = call["function"]
+        arguments = json.dumps(function["arguments"].object(), ensure_ascii=False)
+        name = function["name"].text()
+        id = call["id"].optional_text() or f"call_{place}_{index}"
+        yield {
+            "id": id,
+            "type": "function",
+            "function": {"name": name, "arguments": arguments},
+        }
+
+
+def _answered_call(message: JsonField, waiting: deque[tuple[str, str]]) -> str:
+    """Return the id of the call that a result answers, by its id, by its name, or in order."""
+    id, name = message["tool_call_id"].value, message["tool_name"].value or message["name"].value
+    found = next((call for call in waiting if call[0] == id), None)
+    if found is None and name is not None:
+        found = next((call for call in waiting if call[1] == name), None)
+    elif found is None and waiting:
+        found = waiting[0]
+    if found is None:
+        problem = "no call waits for this result; keep the assistant message with its tool_calls"
+        raise message.error(problem)
+    waiting.remove(found)
+    return found[0]
+
+
+def chat_of(body: Mapping[str, Any], kind: type[OllamaRequest]) -> ChatRequest:
+    """Read the JSON of a request as one of Chat Completions."""
+    return read_body(kind, body).chat()

@@ -1,0 +1,242 @@
+"""One turn of the model: what a request to any API becomes.
+
+`turn_of_chat`, `turn_of_response` and `turn_of_messages` make it; `preparation` renders its prompt
+and writes its grammar, and `reader` reads the tokens that the model answers with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel
+
+from ..config import RenderConversationConfig
+from ..conversation.content import DeveloperContent, ReasoningEffort, SystemContent
+from ..conversation.json_field import JsonField, noting, unread_in
+from ..conversation.messages import Conversation, declared_tools
+from ..conversation.tool_choice import ToolChoice
+from ..conversation.tool_namespaces import namespace_of
+from ..encoding import load_harmony_encoding
+from ..engines.engine import Sampling
+from ..errors import ConversationError, wrong_type
+from ..rendering.history import without_past_reasoning
+from ..sampled_messages import prompt_tokens
+from .conversation_builder import RequestedFormat
+from .items import ItemRules
+from .requested_answer import requested_reasoning_tokens, shows_reasoning
+from .requested_tools import (
+    RequestedTools,
+    chosen_built_in,
+    read_later_choice,
+    read_tool_choice,
+)
+
+if TYPE_CHECKING:
+    from .request_body import ConstraintFields, Whitespace
+
+__all__ = [
+    "RENDERING",
+    "ParsedRequest",
+    "TurnRequest",
+    "noted",
+    "request_fields",
+    "turn_of_parsed",
+    "unread_fields",
+]
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+RENDERING = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
+"""The rendering of prompts: requests have already left out past reasoning; calls keep their tokens.
+"""
+
+
+@dataclass(frozen=True)
+class TurnRequest:
+    """A conversation for the model to continue, and the settings for its turn.
+
+    - `conversation`: the messages to render, without past reasoning.
+    - `sampling`: settings for the engine, without a grammar.
+    - `tool_choice`: the allowed calls. `later_tool_choice`: the allowed calls after a call of a
+      built-in tool.
+    - `response_format`: JSON in the form of Chat Completions, for `TurnOptions`; None for text.
+    - `reasoning_tokens`: the most tokens of reasoning; None for the server's default.
+    - `shows_reasoning`: whether the client sees the reasoning.
+    - `stop`: texts that end the answer; the answer does not contain them.
+    - `custom_tools`: the recipients whose calls are plain text for the client, not JSON.
+    - `tool_texts`: the syntax and definition of the grammars of custom tools, by recipient; their
+      calls contain plain text instead of JSON.
+    - `client_tools`: the recipients of `CLIENT_TOOLS`, whose calls have items of their own.
+    - `strict_tools`: the recipients whose schemas must be enforced; otherwise the request fails.
+    - `built_in_tools`: the names of the server's own tools that may be called. `approvals`: the
+      recipients among them whose calls the client must approve first.
+    - `json_whitespace`: the white space in JSON; None for the server's default.
+    - `unread`: the fields inside of the request's messages and tools that change nothing, by names
+      without indices, such as ``messages[].cache_control``. `missing_tools`: an error for each type
+      of tool that nobody runs, which names what would help.
+    """
+
+    conversation: Conversation
+    sampling: Sampling = field(default_factory=Sampling)
+    tool_choice: ToolChoice = field(default_factory=ToolChoice)
+    later_tool_choice: ToolChoice = field(default_factory=ToolChoice)
+    response_format: Mapping[str, Any] | None = None
+    reasoning_tokens: int | None = None
+    shows_reasoning: bool = True
+    stop: tuple[str, ...] = ()
+    custom_tools: frozenset[str] = frozenset()
+    tool_texts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    client_tools: frozenset[str] = frozenset()
+    strict_tools: frozenset[str] = frozenset()
+    built_in_tools: frozenset[str] = frozenset()
+    approvals: frozenset[str] = frozenset()
+    json_whitespace: Whitespace | None = None
+    unread: tuple[str, ...] = field(default=(), compare=False)
+    missing_tools: Mapping[str, ConversationError] = field(default_factory=dict, compare=False)
+
+    def prompt(self) -> list[int]:
+        """Render the tokens that the model continues; this may take a while.
+
+        >>> turn = TurnRequest(Conversation.from_messages([]))
+        >>> turn.prompt()
+        [200006, 173781]
+        """
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        return prompt_tokens(encoding, self.conversation, RENDERING)
+
+    @property
+    def tools(self) -> frozenset[str]:
+        """The declared recipients."""
+        return frozenset(declared_tools(self.conversation.messages))
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """The namespaces of the developer's tools, except `functions`."""
+        return frozenset(
+            name
+            for message in self.conversation.messages
+            for item in message.content
+            if isinstance(item, DeveloperContent)
+            for name in item.tools or ()
+            if name != "functions"
+        )
+
+    @property
+    def item_rules(self) -> ItemRules:
+        """What the request says about the items of the turn."""
+        return ItemRules(
+            custom_tools=self.custom_tools,
+            client_tools=self.client_tools,
+            text_tools=self.tool_texts.keys(),
+            server_tools=self.built_in_tools,
+            approvals=self.approvals,
+            namespaces=frozenset(map(namespace_of, self.tools)) - {"functions"},
+            shows_reasoning=self.shows_reasoning,
+        )
+
+    @property
+    def effort(self) -> ReasoningEffort | None:
+        """The effort that the model reads."""
+        contents = self.conversation.messages[0].content if self.conversation.messages else ()
+        efforts = [item.reasoning_effort for item in contents if isinstance(item, SystemContent)]
+        return efforts[0] if efforts else None
+
+    @property
+    def is_constrained(self) -> bool:
+        """Return whether the request has constraints that a grammar can enforce."""
+        has_budget = self.reasoning_tokens is not None
+        return has_budget or self.response_format is not None or bool(self.tools)
+
+
+class ParsedRequest(NamedTuple):
+    """The conversation of a request, and the requested tools and response format.
+
+    `sources` has the index of the request's message for each message of a chat's conversation; it
+    is None for the system and developer messages, which have several sources.
+    """
+
+    conversation: Conversation
+    tools: RequestedTools
+    response_format: RequestedFormat | None
+    sources: Sequence[int | None] = ()
+
+
+def request_fields(request: ConstraintFields) -> dict[str, Any]:
+    """Return the fields of a request, with `reasoning` as JSON."""
+    reasoning = request.reasoning
+    return {**vars(request), "reasoning": None if reasoning is None else reasoning.model_dump()}
+
+
+_READ_INSIDE = {
+    *("input", "messages", "output_config", "output_format", "response_format", "system", "text"),
+    *("format", "tool_choice", "tools"),
+}
+"""Fields whose inside the turn reads, object by object."""
+
+
+def noted(request: _Model) -> _Model:
+    """Return a copy of a request whose objects note which of their fields the turn reads."""
+    if isinstance(request, Mapping):  # the mistake that people make
+        remedy = "write ChatRequest(**request) or ResponsesRequest(**request)"
+        raise wrong_type("request", "a ChatRequest or ResponsesRequest", request, remedy)
+    fields = ((name, value) for name, value in vars(request).items() if name in _READ_INSIDE)
+    return request.model_copy(
+        update={
+            name: noted(value) if isinstance(value, BaseModel) else noting(value)
+            for name, value in fields
+        }
+    )
+
+
+def turn_of_parsed(
+    parsed: ParsedRequest, body: Mapping[str, Any], sampling: Sampling, stop: tuple[str, ...]
+) -> TurnRequest:
+    """Make the turn of a request from its conversation and its other fields.
+
+    The fields of a `noted` request have the turn's `unread` ones.
+    """
+    conversation, tools, response_format, _ = parsed
+    fields = JsonField(body)
+    requested = fields["tool_choice"]
+    choice = read_tool_choice(requested, tools)
+    return TurnRequest(
+        conversation=Conversation.from_messages(without_past_reasoning(conversation.messages)),
+        sampling=sampling,
+        tool_choice=choice,
+        later_tool_choice=read_later_choice(requested, choice),
+        response_format=None if response_format is None else response_format.to_dict(),
+        reasoning_tokens=requested_reasoning_tokens(fields),
+        shows_reasoning=shows_reasoning(fields),
+        stop=stop,
+        custom_tools=frozenset(tools.custom),
+        tool_texts=dict(tools.texts),
+        client_tools=frozenset(tools.client),
+        strict_tools=frozenset(tools.strict),
+        json_whitespace=fields["json_whitespace"].value,
+        built_in_tools=chosen_built_in(choice, tools),
+        unread=(*unread_fields(body), *map(_missing_tool, tools.others.items())),
+        missing_tools=tools.others,
+    )
+
+
+def _missing_tool(missing: tuple[str, ConversationError]) -> str:
+    kind, error = missing
+    return re.sub(r"\[\d+\]", "[]", error.field or "").removesuffix("type") + kind
+
+
+def unread_fields(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name the fields inside of those of a `noted` request that were not read."""
+    return tuple(dict.fromkeys(_unread(body, "")))
+
+
+def _unread(fields: Mapping[str, Any], path: str) -> Iterator[str]:
+    for name in sorted(_READ_INSIDE & fields.keys()):
+        value = fields[name]
+        if isinstance(value, BaseModel):
+            yield from _unread(vars(value), f"{path}{name}.")
+        else:
+            yield from unread_in(value, f"{path}{name}")

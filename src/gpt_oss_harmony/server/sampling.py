@@ -1,0 +1,192 @@
+"""Sampling at the engine: a completion in its slot, with its metrics; several at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from ..apis.constraint import constraint_options
+from ..apis.items import Ending, ItemEnded, ItemEvent, TurnEnded
+from ..apis.reader import TurnReader
+from ..apis.turn import TurnRequest
+from ..conversation.messages import Message
+from ..engines.engine import ContextLengthError, EngineError, SampledToken, Sampling
+from ..engines.repetition import RepetitionDetector
+from ..grammar import find_violations
+from .auth.api_keys import Caller
+from .http.errors import ApiError, shutting_down
+from .http.requests import cancel_all
+from .metrics import CompletionMetrics
+from .preparation import PreparedTurn
+from .services import Services
+
+if TYPE_CHECKING:
+    from .telemetry import CompletionSpan, Operation
+
+__all__ = [
+    "EngineSlot",
+    "choice_sampling",
+    "engine_slot",
+    "sample_choices",
+    "sample_turn",
+]
+
+_SEEDS = 2**63
+
+_Item = TypeVar("_Item")
+
+
+async def sample_turn(
+    services: Services,
+    caller: Caller,
+    request: TurnRequest,
+    prepared: PreparedTurn,
+    reader: TurnReader,
+    *,
+    is_first: bool = True,
+) -> AsyncGenerator[ItemEvent, None]:
+    """Sample a prepared turn and read it; closing the generator frees the engine's slot.
+
+    If a request has several turns, only the first can be refused. Raises what `engine_slot` raises.
+    """
+    prompt, sampling, unenforced, *_ = prepared
+    messages: list[Message] = []
+    services.metrics.count_unenforced(unenforced if is_first else ())
+    slot = engine_slot(services, caller, prompt, sampling, is_first=is_first)
+    async with slot as (tokens, metrics):
+        async for sampled in tokens:
+            for event in reader.take(sampled):
+                if isinstance(event, ItemEnded) and event.is_complete:
+                    messages.append(event.message)
+                elif isinstance(event, TurnEnded):
+                    if metrics.is_repetition:
+                        event = event._replace(ending=Ending.REPETITION)
+                    if unenforced:
+                        options = constraint_options(request)
+                        violations = await services.pools.grammar.run(
+                            caller.owner, find_violations, messages, request.conversation, options
+                        )
+                        services.metrics.violations.inc(len(violations))
+                        event = event._replace(violations=tuple(violations))
+                    if services.settings.trace_contents:
+                        metrics.said = request.conversation.messages, messages
+                    metrics.finish(
+                        event.reason,
+                        cached=event.usage.cached_tokens,
+                        reasoning=event.usage.reasoning_tokens,
+                        recoveries=event.recoveries,
+                        unenforced=unenforced,
+                        violations=len(event.violations),
+                    )
+                yield event
+            if reader.is_over:
+                return
+
+
+class EngineSlot(NamedTuple):
+    """The stream of sampled tokens; call `metrics.finish` after the last one."""
+
+    tokens: AsyncGenerator[SampledToken, None]
+    metrics: CompletionMetrics
+
+
+@asynccontextmanager
+async def engine_slot(
+    services: Services,
+    caller: Caller,
+    prompt: list[int],
+    sampling: Sampling,
+    *,
+    is_first: bool = True,
+    operation: Operation = "chat",
+) -> AsyncGenerator[EngineSlot, None]:
+    """Wait for a slot at the engine and sample in it; the slot is free when this ends.
+
+    If a request has several completions, only the first can be refused. Raises what
+    `Admission.slot` and `Engine.generate` raise. If the engine was closed because the server is
+    shutting down, the error states that.
+    """
+    room = ContextLengthError.check(len(prompt), services.context_length)
+    sampling = replace(sampling, max_tokens=min(room, sampling.max_tokens or room))
+    span: CompletionSpan | None = None
+    if services.telemetry is not None:
+        span = services.telemetry.completion(operation, services.model_names[0], sampling)
+    threshold = services.settings.repetition
+    detector = None if threshold is None else RepetitionDetector(threshold)
+    with CompletionMetrics(services.metrics, caller.usage, len(prompt), span, detector) as metrics:
+        async with services.admission.slot(caller.owner, is_first=is_first):
+            metrics.begin()
+            sampled = services.engine.generate(prompt, sampling)
+            stream = metrics.follow(sampled if span is None else span.traced(sampled))
+            try:
+                async with aclosing(stream) as tokens:
+                    yield EngineSlot(tokens, metrics)
+            except EngineError as error:
+                if services.admission.is_closed and not isinstance(error, ValueError):
+                    raise shutting_down() from error
+                raise
+
+
+def choice_sampling(sampling: Sampling, index: int) -> Sampling:
+    """Return the settings of the choice with this index; each choice has its own fixed seed.
+
+    >>> choice_sampling(Sampling(seed=7), 2).seed, choice_sampling(Sampling(), 2).seed
+    (9, None)
+    """
+    if sampling.seed is None or index == 0:
+        return sampling
+    return replace(sampling, seed=(sampling.seed + index) % _SEEDS)
+
+
+async def sample_choices(
+    choices: Sequence[AsyncGenerator[_Item, None]], *, prompt_field: str
+) -> AsyncGenerator[tuple[int, _Item], None]:
+    """Sample several choices at once; yield their items as they come, with the choice's index.
+
+    The first error ends all choices; closing the generator closes them. An error about the length
+    of the prompt names `prompt_field`.
+    """
+    try:
+        if len(choices) == 1:  # the usual case, without a queue between
+            async with aclosing(choices[0]) as only:
+                async for item in only:
+                    yield 0, item
+        else:
+            async with aclosing(_interleaved(choices)) as items:
+                async for indexed in items:
+                    yield indexed
+    except ContextLengthError as error:
+        raise ApiError.of(error, prompt_field=prompt_field) from error
+
+
+async def _interleaved(
+    sources: Sequence[AsyncGenerator[_Item, None]],
+) -> AsyncGenerator[tuple[int, _Item], None]:
+    queue: asyncio.Queue[tuple[int, _Item] | BaseException | None] = asyncio.Queue()
+
+    async def read(index: int, source: AsyncGenerator[_Item, None]) -> None:
+        try:
+            async with aclosing(source):
+                async for item in source:
+                    queue.put_nowait((index, item))
+        except Exception as error:  # noqa: BLE001 - raised where the items are read
+            queue.put_nowait(error)
+        else:
+            queue.put_nowait(None)
+
+    tasks = [asyncio.ensure_future(read(index, source)) for index, source in enumerate(sources)]
+    running = len(tasks)
+    try:
+        while running:
+            result = await queue.get()
+            if isinstance(result, BaseException):
+                raise result
+            if result is None:
+                running -= 1
+            else:
+                yield result
+    finally:
+        await cancel_all(*tasks)

@@ -1,0 +1,132 @@
+"""The law: nothing that stands between a call's header and its stop is shown to a user."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+
+from gpt_oss_harmony import Message, Role, StreamableParser, load_harmony_encoding
+from gpt_oss_harmony.tokens.special_tokens import (
+    CALL,
+    CHANNEL,
+    CONSTRAIN,
+    END,
+    MESSAGE,
+    RETURN,
+    START,
+)
+from support.examples import examples
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+TOOLS = ("functions.write", "functions.run", "python")
+SPECIAL = (START, END, MESSAGE, CHANNEL, CONSTRAIN, RETURN, CALL, 199998, 200018)
+
+WORDS = (
+    "print('a')",
+    "x",
+    "{",
+    "}",
+    '"',
+    "\\",
+    "\n",
+    "[1, 2]",
+    "final",
+    "assistant",
+    "é🙂",
+    "to=f",
+)
+HEADERS = (
+    "<|channel|>commentary to=functions.write <|constrain|>json<|message|>",
+    "<|channel|>commentary to=functions.run code<|message|>",
+    "<|channel|>analysis to=python code<|message|>",
+)
+
+
+def calls(seed: int, count: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield headers and bodies of calls: JSON of any depth, or code."""
+    chance = random.Random(seed)
+
+    def value(depth: int) -> object:
+        text = "".join(chance.choices(WORDS, k=chance.randrange(5)))
+        kind = chance.randrange(5 if depth else 2)
+        if kind == 2:
+            return {f"k{i}": value(depth - 1) for i in range(chance.randrange(1, 4))}
+        if kind == 3:
+            return [value(depth - 1) for _ in range(chance.randrange(3))]
+        return {"content": text} if kind == 4 else text if kind else chance.randrange(-9, 99)
+
+    for number in range(count):
+        header = HEADERS[number % len(HEADERS)]
+        if header is HEADERS[0]:
+            body = json.dumps({"content": value(2), "n": value(1)}, ensure_ascii=False)
+        else:
+            body = f"n = {number}\nprint({chance.choice(WORDS)!r}, n)\n"
+        yield ENCODING.encode(header, allowed_special="all"), ENCODING.encode(body)
+
+
+def read(tokens: list[int]) -> list[Message]:
+    """Parse token by token, and check that the messages at once are the same."""
+    parser = StreamableParser(ENCODING, Role.ASSISTANT, strict=False, tools=TOOLS)
+    streamed: dict[int, str] = {}
+    for token in tokens:
+        for delta in parser.process_many([token]):
+            streamed[delta.message] = streamed.get(delta.message, "") + delta.text
+    messages = parser.process_eos().messages
+    for index, text in streamed.items():
+        assert messages[index].text.startswith(text)
+    assert (
+        ENCODING.parse_messages_from_completion_tokens(
+            tokens, Role.ASSISTANT, strict=False, tools=TOOLS
+        )
+        == messages
+    )
+    return messages
+
+
+def shown(messages: list[Message]) -> str:
+    return "".join(message.text for message in messages if message.recipient not in TOOLS)
+
+
+@pytest.mark.parametrize("token", SPECIAL)
+def test_nothing_of_a_call_is_shown(token: int) -> None:
+    for header, body in calls(token, examples(200)):
+        for place in range(len(body) + 1):
+            tokens = [*header, *body[:place], token, *body[place:], CALL]
+            messages = read(tokens)
+            assert messages[0].recipient in TOOLS
+            assert shown(messages) == "", ENCODING.decode(tokens)
+
+
+def test_no_two_tokens_make_json_shown() -> None:
+    chance = random.Random(46)
+    others = [token for token in SPECIAL if token != CALL]
+    for header, body in islice(calls(46, 3 * examples(200)), 0, None, 3):  # those with JSON
+        tokens = [*body]
+        for _ in range(chance.choice((2, 2, 3))):
+            place = chance.randrange(len(tokens) + 1)
+            tokens.insert(place, chance.choice(others))
+        assert shown(read([*header, *tokens, CALL])) == "", ENCODING.decode(tokens)
+
+
+@pytest.mark.parametrize("ending", ["<|call|>", "<|return|>", "<|end|>"])
+@pytest.mark.parametrize("begun", ["<|start|>", "<|message|>", "<|start|>, 2)<|message|>"])
+def test_the_rest_of_code_is_no_answer(begun: str, ending: str) -> None:
+    """Code is not JSON: what a damaged header begins behind it is read as reasoning."""
+    text = f"<|channel|>analysis to=python code<|message|>print(1{begun}n)\n{ending}"
+    messages = read(ENCODING.encode(text, allowed_special="all"))
+    assert messages[0].recipient == "python"
+    assert {message.channel for message in messages} == {"analysis"}
+
+
+def test_a_marker_in_a_string_stays_in_the_string() -> None:
+    for token in (START, END, CHANNEL, RETURN):
+        spelled = ENCODING.decode([token])
+        for text in (spelled, f"{spelled}final<|message|>x", f"<|end|>{spelled}assistant"):
+            arguments = json.dumps({"content": f"print('{text}')"})
+            tokens = ENCODING.encode(HEADERS[0] + arguments + "<|call|>", allowed_special="all")
+            (call,) = read(tokens)
+            assert json.loads(call.text) == {"content": f"print('{text}')"}

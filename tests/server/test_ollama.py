@@ -1,0 +1,197 @@
+"""Ollama's API through Ollama's own client, and its law: the whole is what the lines say."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ollama import ChatResponse, Client, GenerateResponse, ResponseError
+
+from gpt_oss_harmony import Role
+from gpt_oss_harmony.apis import ItemBegun, ItemEnded, ItemKind, TurnReader
+from gpt_oss_harmony.apis.chat.request import turn_of_chat
+from gpt_oss_harmony.apis.ollama.fold import OllamaFold
+from gpt_oss_harmony.apis.ollama.request import OllamaChatRequest, chat_of
+from gpt_oss_harmony.apis.ollama.writer import INVALID_ARGUMENTS, OllamaWriter
+from gpt_oss_harmony.server import Settings
+from support.chat_server import CALL, FINAL, HI, PREAMBLE, THINK, TellingEngine
+from support.examples import examples
+from support.responses_server import serving
+from support.scripted_engine import ENCODING, ScriptedEngine
+from support.served import serving as served
+
+NAME = "gpt-oss:20b"
+TOOL = {
+    "type": "function",
+    "function": {"name": "now", "parameters": {"type": "object", "properties": {}}},
+}
+
+
+@pytest.fixture
+def engine() -> ScriptedEngine:
+    return TellingEngine(*[THINK + PREAMBLE + CALL, THINK + FINAL] * 4)
+
+
+@pytest.fixture
+def client(engine: ScriptedEngine) -> Iterator[Client]:
+    with served(engine, Settings(model_names=(NAME,))) as url:
+        client = Client(host=url.removesuffix("/v1"))
+        yield client
+        client._client.close()
+
+
+def test_a_conversation_with_a_call(client: Client, engine: ScriptedEngine) -> None:
+    called = client.chat(NAME, HI, tools=[TOOL])
+    assert called.message.thinking == "Hm, hm."
+    assert called.message.content == "I look."
+    (call,) = called.message.tool_calls or ()
+    assert (call.function.name, call.function.arguments) == ("now", {"a": 1})
+    assert (called.done, called.done_reason) == (True, "stop")
+    texts = (engine.prompts[0], THINK + PREAMBLE + CALL)
+    lengths = [len(ENCODING.encode(text, allowed_special="all")) for text in texts]
+    assert [called.prompt_eval_count, called.eval_count] == lengths
+    result = {"role": "tool", "tool_name": "now", "content": "12:00"}
+    answered = client.chat(NAME, [*HI, called.message, result], tools=[TOOL])
+    assert answered.message.content == "Hello 🏰 there."
+    assert "<|start|>functions.now to=assistant" in engine.prompts[-1]
+    assert "<|channel|>analysis<|message|>Hm, hm.<|end|>" in engine.prompts[-1]
+
+
+def test_a_stream_says_what_the_whole_says(client: Client) -> None:
+    whole = client.chat(NAME, HI, tools=[TOOL])
+    client.chat(NAME, HI)
+    lines = list(client.chat(NAME, HI, tools=[TOOL], stream=True))
+    assert "".join(line.message.thinking or "" for line in lines) == whole.message.thinking
+    assert "".join(line.message.content or "" for line in lines) == whole.message.content
+    calls = [call for line in lines for call in line.message.tool_calls or ()]
+    assert calls == whole.message.tool_calls
+    assert [line.done for line in lines] == [False] * (len(lines) - 1) + [True]
+
+
+def test_generating(client: Client, engine: ScriptedEngine) -> None:
+    client.chat(NAME, HI)
+    answer = client.generate(NAME, "hi", system="Be brief.", options={"num_predict": 5})
+    assert answer.thinking == "Hm,"
+    assert engine.samplings[-1].max_tokens == 5
+    assert (answer.response, answer.done_reason) == ("", "length")
+    assert "Be brief." in engine.prompts[-1]
+
+
+@pytest.mark.parametrize(
+    ("think", "shown", "effort"),
+    [(True, True, "medium"), ("high", True, "high"), (False, False, "medium")],
+)
+def test_thinking(
+    client: Client, engine: ScriptedEngine, think: Any, shown: bool, effort: str
+) -> None:
+    answer = client.chat(NAME, HI, think=think)
+    assert bool(answer.message.thinking) is shown
+    assert f"Reasoning: {effort}" in engine.prompts[-1]
+
+
+def test_forms_of_the_answer(client: Client, engine: ScriptedEngine) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    client.chat(NAME, HI, format=schema)
+    client.chat(NAME, HI, format="json")
+    assert all(sampling.grammar for sampling in engine.samplings)
+    assert '{"type":"object","properties":{"a":{"type":"integer"}}}' in engine.prompts[0]
+
+
+def test_names_and_what_they_can_do(client: Client) -> None:
+    assert [model.model for model in client.list().models] == [NAME]
+    assert [model.model for model in client.ps().models] == [NAME]
+    shown = client.show(NAME)
+    assert shown.capabilities == ["completion", "tools", "thinking"]
+    assert (shown.modelinfo or {})["gptoss.context_length"] > 0
+
+
+REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
+    ("chat", {"model": "another", "messages": HI}, 404, "is not served here"),
+    ("generate", {"model": NAME, "prompt": "<|start|>", "raw": True}, 400, "/v1/completions"),
+    ("chat", {"model": NAME, "messages": [{**HI[0], "images": ["aGk="]}]}, 400, "only text"),
+    ("chat", {"model": NAME, "messages": [{"role": "tool", "content": "1"}]}, 400, "no call waits"),
+    ("chat", {"model": NAME, "messages": HI, "options": {"temperature": 9}}, 400, "temperature"),
+]
+
+
+@pytest.mark.parametrize(("kind", "body", "status", "problem"), REFUSED)
+def test_errors_are_texts(kind: str, body: dict[str, Any], status: int, problem: str) -> None:
+    with serving(FINAL, model_names=(NAME,)) as http:
+        answer = http.post(f"/api/{kind}", json={**body, "stream": False})
+    assert answer.status_code == status
+    assert problem in answer.json()["error"]
+
+
+def test_the_client_raises_them(client: Client) -> None:
+    with pytest.raises(ResponseError, match="is not served here") as raised:
+        client.chat("another", HI)
+    assert raised.value.status_code == 404
+
+
+def test_an_error_within_a_stream_is_its_last_line() -> None:
+    with serving("<|channel|>final<|message|>Hello!", model_names=(NAME,)) as http:
+        text = http.post("/api/chat", json={"model": NAME, "messages": HI}).text
+    *_, last = text.splitlines()
+    assert json.loads(last) == {"error": "the script breaks off"}
+
+
+@pytest.mark.parametrize("kind", ["chat", "generate"])
+def test_keys(kind: str) -> None:
+    with serving(FINAL, model_names=(NAME,), api_keys=("secret",)) as http:
+        answer = http.post(f"/api/{kind}", json={"model": NAME, "messages": HI, "prompt": "hi"})
+    assert answer.status_code == 401
+
+
+# The law
+
+PIECES = [
+    *("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>", "assistant"),
+    *("analysis", "commentary", "final", " to=functions.now", '{"a": 1}', "[1]", " ", "word"),
+    "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant",
+    "<|channel|>commentary to=functions.now<|message|>",
+    "<|start|>assistant<|channel|>final<|message|>",
+]
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.booleans())
+def test_the_whole_answer_is_what_the_lines_say(text: str, is_chat: bool) -> None:
+    asked = chat_of({"model": NAME, "messages": HI, "tools": [TOOL]}, OllamaChatRequest)
+    turn = turn_of_chat(asked)
+    answers = []
+    for streams in (True, False):
+        numbers, fold = itertools.count(), OllamaFold()
+
+        def new_id(prefix: str, numbers: Iterator[int] = numbers) -> str:
+            return f"{prefix}_{next(numbers)}"
+
+        reader = TurnReader(turn, 7, new_id=new_id, streams=streams)
+        writer = OllamaWriter(NAME, now=lambda: 0, is_chat=is_chat)
+        tokens = ENCODING.encode(text, allowed_special="all")
+        events = [event for token in tokens for event in reader.take(token)]
+        events += reader.end()
+        for event in events:
+            for line in writer.take(event):
+                fold.add(line.fields())
+        answers.append(fold.whole())
+    assert answers[0] == answers[1]
+    if not is_chat:
+        GenerateResponse.model_validate(answers[0])
+        return
+    message = ChatResponse.model_validate(answers[0]).message
+    begun = [event for event in events if isinstance(event, ItemBegun)]
+    whole = {
+        event.position for event in events if isinstance(event, ItemEnded) and event.is_complete
+    }
+    called = [event for event in begun if event.kind.is_call and event.position in whole]
+    assert len(message.tool_calls or ()) == len(called)
+    assert message.role == Role.ASSISTANT.value
+    assert bool(message.thinking) <= any(event.kind is ItemKind.REASONING for event in begun)
+    for call in message.tool_calls or ():
+        is_text = INVALID_ARGUMENTS in call.function.arguments
+        assert is_text or call.function.arguments in ({}, {"a": 1})
