@@ -108,7 +108,7 @@ SERVER = """
     store encryption
     logs
     http
-    pools vllm_metrics
+    fair_turns vllm_metrics
     admission
     auth stored peers
     metrics live_responses file_texts

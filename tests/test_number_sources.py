@@ -130,7 +130,7 @@ def test_an_entry_of_another_page_is_a_problem(sources: Any) -> None:
         ("gpt_oss_harmony.tools.mcp.replies:MAX_BYTES", 16 * 2**20),  # a calculation
         ("gpt_oss_harmony.server.peers:_SILENCE", 3),  # with another constant
         ("gpt_oss_harmony.tools.python.sandbox.limits:Limits.disk", 256 * 2**20),  # a field
-        ("gpt_oss_harmony.server.pools:FairPool.__init__.max_waiting", 256),  # an argument
+        ("gpt_oss_harmony.server.fair_turns:FairPool.__init__.max_waiting", 256),  # an argument
     ],
 )
 def test_limits_are_read_from_the_code(sources: Any, limit: str, value: float) -> None:

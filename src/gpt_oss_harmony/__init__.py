@@ -54,7 +54,7 @@ from .parsing.parser import StreamableParser
 from .parsing.recovery import DamagedHeader, Recovery, RecoveryKind
 from .parsing.state import ContentDelta, StreamState
 from .rendering.headers import HeaderChange, renderable_messages
-from .rendering.segments import Segment, SegmentKind
+from .rendering.renderer import Segment, SegmentKind
 
 if TYPE_CHECKING:
     from .typescript.writer import schema_to_typescript

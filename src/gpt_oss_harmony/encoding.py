@@ -14,7 +14,7 @@ from .errors import ConversationError, VocabularyError, wrong_type
 from .parsing.parser import parse_messages
 from .parsing.recovery import RecoveryKind
 from .parsing.state import MendCheck
-from .rendering.segments import Segment
+from .rendering.renderer import Segment
 from .tokens.encoder import id_list
 from .tokens.special_tokens import CALL, END, RETURN, SPECIAL_IDS, SPECIAL_TEXTS
 from .tokens.tokenizer import integer, load_tokenizer

@@ -15,7 +15,7 @@ from .conversation.content import TextContent
 from .conversation.messages import Conversation, Message, Role, is_answer
 from .encoding import HarmonyEncoding
 from .errors import TokenError
-from .rendering.segments import Segment, SegmentKind
+from .rendering.renderer import Segment, SegmentKind
 from .tokens.special_tokens import CALL, END, MESSAGE, RETURN, START, STOP_TOKENS
 from .tokens.tokenizer import ASSISTANT, id_array, special_positions
 

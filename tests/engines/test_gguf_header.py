@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from gpt_oss_harmony.engines import EngineError
-from gpt_oss_harmony.engines.gguf_engine import plan_gguf
-from gpt_oss_harmony.engines.gguf_header import TENSOR_TYPES, is_gguf, read_gguf_header
-from gpt_oss_harmony.engines.ollama_gguf import (
+from gpt_oss_harmony.engines.gguf_conversion import (
     convert_ollama_gguf,
     converted_file,
     llama_cpp_header,
 )
+from gpt_oss_harmony.engines.gguf_engine import plan_gguf
+from gpt_oss_harmony.engines.gguf_header import TENSOR_TYPES, is_gguf, read_gguf_header
 from support.examples import examples
 from support.gguf_files import SIZES, TOKENS, write_model
 

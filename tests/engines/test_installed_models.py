@@ -13,6 +13,7 @@ import pytest
 
 from gpt_oss_harmony.cli import main
 from gpt_oss_harmony.engines import EngineError, open_engine
+from gpt_oss_harmony.engines.gguf_conversion import converted_file
 from gpt_oss_harmony.engines.installed_models import (
     InstalledModel,
     find_installed,
@@ -20,7 +21,6 @@ from gpt_oss_harmony.engines.installed_models import (
 )
 from gpt_oss_harmony.engines.memory_plan import PUBLISHED_FIGURES
 from gpt_oss_harmony.engines.model_names import find_source
-from gpt_oss_harmony.engines.ollama_gguf import converted_file
 from support.gguf_files import write_model
 
 CONFIG = PUBLISHED_FIGURES["openai/gpt-oss-20b"]

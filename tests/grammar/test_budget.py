@@ -16,13 +16,13 @@ from gpt_oss_harmony.grammar import (
     Matcher,
     TurnOptions,
     enforceable_schema,
-    json_schema,
     loosened_schema,
     matcher,
     turn_grammar,
 )
 from gpt_oss_harmony.grammar.engine_trial import ENGINE_FUEL, TRIAL_FUEL, try_schema
 from gpt_oss_harmony.grammar.errors import raise_error
+from gpt_oss_harmony.grammar.json_schema import loosening
 from gpt_oss_harmony.grammar.json_schema.budget import STEP_LIMIT, Budget, budget_of, cached, spend
 from gpt_oss_harmony.grammar.json_schema.documents import plain_schema
 from gpt_oss_harmony.grammar.json_schema.formats import FORMATS
@@ -174,7 +174,7 @@ GROWING = {
 def price(schema: Any, limit: int | None = None) -> int:
     with budget_of(limit, "#") as budget:
         try:
-            json_schema._rewritten(plain_schema(schema, "#"), "#", raise_error, budget)
+            loosening._rewritten(plain_schema(schema, "#"), "#", raise_error, budget)
         except GrammarError:
             assert limit is not None
         return budget.spent

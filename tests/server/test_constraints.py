@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from gpt_oss_harmony.apis import ChatRequest, turn_of_chat
-from gpt_oss_harmony.apis.constraint import message_limits
+from gpt_oss_harmony.apis.effort import message_limits
 from gpt_oss_harmony.engines import FinishReason, SampledToken, Sampling
 from gpt_oss_harmony.grammar import Matcher
 from support.chat_server import HI, NOW, chat, chunks, joined
@@ -217,7 +217,8 @@ LIMITS: list[tuple[dict[str, Any], int, tuple[int, ...]]] = [
 
 @pytest.mark.parametrize(("fields", "room", "limits"), LIMITS)
 def test_reasoning_leaves_room(fields: dict[str, Any], room: int, limits: tuple[int, ...]) -> None:
-    assert message_limits(turn_of_chat(ChatRequest(messages=HI, **fields)), room) == limits
+    turn = turn_of_chat(ChatRequest(messages=HI, **fields))
+    assert message_limits(room, turn.effort, turn.reasoning_tokens) == limits
     assert sum(limits) <= room * 3 // 4
 
 

@@ -21,7 +21,7 @@ from starlette.testclient import WebSocketDenialResponse
 from gpt_oss_harmony.server import Settings, app, create_app
 from gpt_oss_harmony.server.auth import api_keys
 from gpt_oss_harmony.server.auth.api_keys import ApiKeys
-from gpt_oss_harmony.server.pools import FairPool
+from gpt_oss_harmony.server.fair_turns import FairPool
 from gpt_oss_harmony.server.responses import plan
 from gpt_oss_harmony.server.store import KeyLimits, Store
 from support.responses_server import TEXT
@@ -221,7 +221,7 @@ def test_work_of_clients_that_have_gone_is_not_begun(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(FairPool, "run", watched_run)
     monkeypatch.setattr("gpt_oss_harmony.server.responses.routes.planned_turn", slow)
-    monkeypatch.setattr("gpt_oss_harmony.server.pools.os.cpu_count", lambda: 1)
+    monkeypatch.setattr("gpt_oss_harmony.server.fair_turns.os.cpu_count", lambda: 1)
     with serving(ScriptedEngine(TEXT)) as url, httpx2.Client(base_url=url) as client:
         path = "/responses/input_tokens"
         answers = list[httpx2.Response]()

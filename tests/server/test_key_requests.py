@@ -10,8 +10,8 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 
 from gpt_oss_harmony.server.auth.limits import SharedKeyLimiter
+from gpt_oss_harmony.server.fair_turns import FairPool
 from gpt_oss_harmony.server.http.errors import ApiError
-from gpt_oss_harmony.server.pools import FairPool
 from gpt_oss_harmony.server.store import KeyLimits, KeyRequest, Store
 from support.databases import Clock
 

@@ -13,7 +13,7 @@ from gpt_oss_harmony.conversation.content import TextContent
 from gpt_oss_harmony.conversation.messages import Conversation, Message, Role
 from gpt_oss_harmony.encoding import load_harmony_encoding
 from gpt_oss_harmony.rendering.history import without_past_reasoning
-from gpt_oss_harmony.rendering.segments import SegmentKind
+from gpt_oss_harmony.rendering.renderer import SegmentKind
 
 __all__ = ["chat_messages", "prompt_of", "response_messages", "vllm_message", "vllm_messages"]
 

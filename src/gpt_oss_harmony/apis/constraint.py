@@ -9,39 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..conversation.content import ReasoningEffort
 from ..grammar import Matcher, TextFormat, TurnConstraint, TurnOptions, turn_constraint
 from ..grammar.json_schema import STEP_LIMIT
+from .effort import message_limits
 from .request_body import Whitespace
 from .turn import TurnRequest
 
-__all__ = ["compiled_constraint", "constraint_options", "message_limits"]
-
-_SHARES = (12, 2, 1, 1)  # of the messages of a turn, in sixteenths of its budget
-
-
-def message_limits(request: TurnRequest, room: int) -> tuple[int, ...]:
-    """Return the token limits of the messages before the answer or call; `room` is for the turn.
-
-    Together they have a quarter of the room with low effort, a half with medium and three quarters
-    with high, so there is always room for the call or the answer. A request may set another number,
-    up to three quarters; 0 forbids such messages. The room is rounded down to three binary digits,
-    so that requests share their grammars.
-
-    >>> from gpt_oss_harmony import Conversation
-    >>> message_limits(TurnRequest(Conversation.from_messages([])), 5000)
-    (1536, 256, 128, 128)
-    """
-    rounded = room - room % (1 << max(room.bit_length() - 3, 0))
-    most = rounded * 3 // 4
-    effort = request.effort or ReasoningEffort.MEDIUM
-    budget = {ReasoningEffort.LOW: rounded // 4, ReasoningEffort.HIGH: most}.get(
-        effort, rounded // 2
-    )
-    if request.reasoning_tokens is not None:
-        budget = min(request.reasoning_tokens, most)
-    limits = (budget * share // sum(_SHARES) for share in _SHARES)
-    return tuple(limit for limit in limits if limit)
+__all__ = ["compiled_constraint", "constraint_options"]
 
 
 def compiled_constraint(
@@ -67,7 +41,9 @@ def compiled_constraint(
         schema_steps=schema_steps,
     )
     if counts_tokens or request.reasoning_tokens is not None:
-        options = replace(options, message_limits=message_limits(request, room))
+        options = replace(
+            options, message_limits=message_limits(room, request.effort, request.reasoning_tokens)
+        )
     constraint = turn_constraint(request.conversation, options)
     Matcher(constraint.grammar)
     return constraint

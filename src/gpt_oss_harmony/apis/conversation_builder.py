@@ -32,32 +32,8 @@ __all__ = [
     "content_texts",
     "file_note",
     "part_text",
-    "read_effort",
     "read_response_format",
 ]
-
-_EFFORTS = {
-    "none": ReasoningEffort.LOW,  # the model always reasons
-    "minimal": ReasoningEffort.LOW,
-    "low": ReasoningEffort.LOW,
-    "medium": ReasoningEffort.MEDIUM,
-    "high": ReasoningEffort.HIGH,
-    "xhigh": ReasoningEffort.HIGH,
-    "max": ReasoningEffort.HIGH,
-}
-
-
-def read_effort(effort: JsonField, default: ReasoningEffort | None) -> ReasoningEffort | None:
-    """Map a reasoning effort of the APIs to one of the model's three efforts.
-
-    >>> read_effort(JsonField("minimal"), None)
-    <ReasoningEffort.LOW: 'Low'>
-    """
-    if effort.is_null:
-        return default
-    if effort.text() not in _EFFORTS:
-        raise effort.unexpected(f"one of {', '.join(_EFFORTS)}")
-    return _EFFORTS[effort.value]
 
 
 class RequestedFormat(NamedTuple):

@@ -25,7 +25,8 @@ from typing import Any
 
 from ..conversation.content import ReasoningEffort
 from ..conversation.json_field import JsonField
-from .conversation_builder import RequestedFormat, read_effort, read_response_format
+from .conversation_builder import RequestedFormat, read_response_format
+from .effort import read_effort
 
 __all__ = [
     "requested_effort",

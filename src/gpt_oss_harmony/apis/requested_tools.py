@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..conversation.built_in_tools import BUILT_IN_TOOLS, is_built_in, requested_tool
-from ..conversation.header import INVISIBLE
 from ..conversation.json_field import JsonField
+from ..conversation.messages import INVISIBLE
 from ..conversation.tool_choice import ToolChoice, named_tools
 from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig, namespace_of
 from ..errors import ConversationError

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from ..engines.engine import EngineError
+from ..engines.gguf_conversion import convert_ollama_gguf
 from ..engines.installed_models import InstalledModel, find_installed, installed_models
 from ..engines.local_memory import machine_memory, plan_local_memory
 from ..engines.memory_plan import gigabytes
 from ..engines.model_names import split_program
-from ..engines.ollama_gguf import convert_ollama_gguf
 from .command import Command
 from .options import add_color
 from .output import Output

@@ -12,7 +12,7 @@ from typing import get_args
 from ..apis.chat.input import tool_from_chat
 from ..config import HeaderStyle, ReasoningRule, RenderConversationConfig, SchemaDialect
 from ..encoding import load_harmony_encoding
-from ..rendering.segments import SegmentKind
+from ..rendering.renderer import SegmentKind
 from ..rendering.system_prompt import tool_declaration
 from ..typescript.json_text import JsonValue
 from ..typescript.reference_dialect import reference_schema_to_typescript

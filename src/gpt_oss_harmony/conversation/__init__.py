@@ -4,5 +4,4 @@
 
     json_field                             JSON values with their path, for errors about requests
     tool_namespaces → content → messages   a conversation as Python objects and as JSON
-    header                                 the fields of a message header
 """

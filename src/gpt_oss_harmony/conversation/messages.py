@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -23,8 +24,12 @@ from .json_field import missing_field, shown
 from .tool_namespaces import ToolDescription
 
 __all__ = [
+    "INVISIBLE",
+    "INVISIBLE_RUN",
+    "ROLES",
     "Author",
     "Conversation",
+    "Header",
     "Message",
     "Role",
     "checked_conversation",
@@ -34,6 +39,15 @@ __all__ = [
 ]
 
 _Model = TypeVar("_Model", bound=BaseModel)
+
+INVISIBLE = (
+    r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    r"\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""Control characters, and those with Unicode's property Default_Ignorable_Code_Point."""
+
+INVISIBLE_RUN = re.compile(rf"[{INVISIBLE}]+")
 
 
 class Role(str, Enum):
@@ -51,6 +65,10 @@ class Role(str, Enum):
     def _missing_(cls, value: object) -> Role:
         known = ", ".join(repr(role.value) for role in cls)
         raise ValueError(f"Unknown role: {value!r} (known: {known})")
+
+
+ROLES = {role.value: role for role in Role}
+"""The word of each role in a header, and the role."""
 
 
 class Author(BaseModel):
@@ -117,6 +135,16 @@ def _name_type(item: Content, write: SerializerFunctionWrapHandler) -> Any:
 _ContentItem = Annotated[
     SerializeAsAny[Content], BeforeValidator(_read_content), WrapSerializer(_name_type)
 ]
+
+
+class Header(NamedTuple):
+    """The fields of a message that its header contains, however the header is spelled."""
+
+    role: Role
+    name: str | None = None
+    channel: str | None = None
+    recipient: str | None = None
+    content_type: str | None = None
 
 
 class Message(BaseModel):

@@ -24,14 +24,13 @@
     http_client → server_engine → vllm_engine, llama_cpp_engine, sglang_engine
                                   engines behind a server (extra ``http``)
     gguf_header → gguf_engine     a GGUF file, in llama.cpp in this process (extra ``llamacpp``)
-    ollama_gguf                   Ollama's form of a GGUF file, copied into that of llama.cpp
+    gguf_conversion               Ollama's form of a GGUF file, copied into that of llama.cpp
     installed_models              the weights that are already on this computer
-    other_servers                 servers that cannot be an engine, by name
+    which_server                  the engine for a URL, or what answers there instead
     model_names                   what a name or a path means, and which engine opens it
     completion                    a conversation and an engine to messages
 """
 
-from collections.abc import Mapping
 from importlib import import_module
 from inspect import isawaitable, signature
 from pathlib import Path
@@ -48,6 +47,7 @@ from .engine import (
     SampledToken,
     Sampling,
     SamplingError,
+    unknown_options,
 )
 from .repetition import RepetitionDetector
 
@@ -117,7 +117,15 @@ async def open_engine(model: str | Path, *, engine: str | None = None, **options
     if isinstance(model, Path):
         model = str(model.absolute())
     if is_url(model):
-        return await _open_server(model, engine, options)
+        if engine is not None:
+            problem = "is a server; an engine can be chosen for a model in this process"
+            raise EngineError(f"{model} {problem}")
+        try:
+            from .which_server import open_server
+        except ModuleNotFoundError as error:
+            need = "an engine behind a URL needs"
+            raise EngineError(missing_package(need, error, "http")) from error
+        return await open_server(model, options)
     source = find_source(model, engine, options)
     kind, extra = _IN_PROCESS[source.engine]
     try:
@@ -129,7 +137,7 @@ async def open_engine(model: str | Path, *, engine: str | None = None, **options
     try:
         signature(opened.load).bind(source.place, name=name, **options)
     except TypeError as error:
-        raise _unknown_options(kind, options, error) from error
+        raise unknown_options(kind, options, error) from error
     place = source.place
     if place == "demo":
         from .demo_model import demo_model_folder
@@ -144,38 +152,3 @@ _IN_PROCESS = {
     "mlx": ("MlxEngine", "mlx"),
     "llamacpp": ("GgufEngine", "llamacpp"),
 }
-
-
-async def _open_server(url: str, kind: str | None, options: Mapping[str, Any]) -> Engine:
-    """Find out which server answers, and connect to it."""
-    if kind is not None:
-        raise EngineError(f"{url} is a server; an engine can be chosen for a model in this process")
-    try:
-        from .llama_cpp_engine import LlamaCppEngine
-        from .other_servers import name_other_server
-        from .sglang_engine import SglangEngine
-        from .vllm_engine import VllmEngine
-    except ModuleNotFoundError as error:
-        raise EngineError(missing_package("an engine behind a URL needs", error, "http")) from error
-    engine: type[LlamaCppEngine | SglangEngine | VllmEngine] = VllmEngine
-    for candidate in (LlamaCppEngine, SglangEngine):
-        if await candidate.answers(url, api_key=options.get("api_key")):
-            engine = candidate
-    try:
-        return await engine.connect(url, **options)
-    except TypeError as error:
-        raise _unknown_options(engine.__name__, options, error) from error
-    except EngineError as error:
-        named = None if error.retryable else await name_other_server(url, options.get("api_key"))
-        if named is None:
-            raise
-        raise EngineError(named) from error
-
-
-def _unknown_options(
-    engine: str, options: Mapping[str, Any], error: TypeError
-) -> EngineError | TypeError:
-    given = ", ".join(sorted(options))
-    if not given:
-        return error
-    return EngineError(f"{engine} does not have all of the options {given}: {error}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import HarmonyError, wrong_type
 from ..tokens.special_tokens import CALL, RETURN
@@ -21,6 +21,7 @@ __all__ = [
     "Sampling",
     "SamplingError",
     "check_sizes",
+    "unknown_options",
 ]
 
 
@@ -257,3 +258,13 @@ class Engine(ABC):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def unknown_options(
+    engine: str, options: Mapping[str, Any], error: TypeError
+) -> EngineError | TypeError:
+    """Return the error for options that an engine of this kind does not have."""
+    given = ", ".join(sorted(options))
+    if not given:
+        return error
+    return EngineError(f"{engine} does not have all of the options {given}: {error}")

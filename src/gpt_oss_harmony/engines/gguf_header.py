@@ -32,7 +32,7 @@ __all__ = [
 
 ARCHITECTURE = "gpt-oss"
 OLLAMA_ARCHITECTURE = "gptoss"
-"""What Ollama's published file calls it; see `ollama_gguf`."""
+"""What Ollama's published file calls it; see `gguf_conversion`."""
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)  # 1 had lengths of 32 bits

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .engine import EngineError
+from .gguf_conversion import converted_file
 from .gguf_header import ARCHITECTURE, OLLAMA_ARCHITECTURE, GgufHeader, read_gguf_header
 from .memory_plan import ModelFigures
-from .ollama_gguf import converted_file
 
 __all__ = ["PROGRAMS", "InstalledModel", "find_installed", "in_order", "installed_models"]
 

@@ -11,7 +11,7 @@ from ..config import RenderConversationConfig
 from ..conversation.messages import Conversation, Message, Role
 from ..encoding import load_harmony_encoding
 from ..rendering.history import analysis_before_first_final
-from ..rendering.segments import SegmentKind
+from ..rendering.renderer import SegmentKind
 from ..sampled_messages import OPENING, prompt_segments, sampled_stop
 from ..tokens.special_tokens import END
 from ..training import IGNORED, TrainingOptions, untrainable_reason

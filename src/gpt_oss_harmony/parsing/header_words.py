@@ -15,8 +15,7 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 from ..conversation.built_in_tools import BUILT_IN_TOOLS, built_in_recipients
-from ..conversation.header import INVISIBLE, INVISIBLE_RUN, ROLES
-from ..conversation.messages import Role
+from ..conversation.messages import INVISIBLE, INVISIBLE_RUN, ROLES, Role
 from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, FIRST_SPECIAL
 from ..tokens.tokenizer import Tokenizer
 

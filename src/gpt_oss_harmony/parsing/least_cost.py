@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
-from ..conversation.header import INVISIBLE_RUN, ROLES, Header
-from ..conversation.messages import Role
+from ..conversation.messages import INVISIBLE_RUN, ROLES, Header, Role
 from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT
 from .edits import COST, Edit
 from .header_words import (

@@ -11,8 +11,7 @@ from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
 from ..conversation.built_in_tools import BUILT_IN_TOOLS
-from ..conversation.header import ROLES, Header
-from ..conversation.messages import Role
+from ..conversation.messages import ROLES, Header, Role
 from ..tokens.special_tokens import (
     CALL,
     CHANNEL,

@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from ..conversation.header import ROLES, Header
-from ..conversation.messages import Role
+from ..conversation.messages import ROLES, Header, Role
 from ..tokens.special_tokens import CHANNEL, CHANNEL_TEXT, CONSTRAIN_TEXT
 from .header_words import (
     CHANNELS,

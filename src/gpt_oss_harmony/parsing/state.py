@@ -36,8 +36,7 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 from ..conversation.content import TextContent
-from ..conversation.header import Header
-from ..conversation.messages import Author, Message, Role
+from ..conversation.messages import Author, Header, Message, Role
 from ..tokens.special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS
 from ..tokens.tokenizer import ASSISTANT, Tokenizer
 from .recovery import DamagedHeader, Recovery, RecoveryKind

@@ -20,8 +20,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 
-from ..conversation.header import ROLES, Header
-from ..conversation.messages import Role
+from ..conversation.messages import ROLES, Header, Role
 from ..errors import TokenError, VocabularyError
 from ..tokens.special_tokens import (
     CALL,

@@ -9,8 +9,7 @@ import re
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
-from ..conversation.header import Header
-from ..conversation.messages import Role
+from ..conversation.messages import Header, Role
 from .header_words import CHANNELS, Piece
 from .least_cost import read_unfinished
 

@@ -18,8 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from ..config import HeaderStyle
-from ..conversation.header import INVISIBLE, ROLES, Header
-from ..conversation.messages import Message, Role
+from ..conversation.messages import INVISIBLE, ROLES, Header, Message, Role
 from ..errors import ConversationError
 from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, MESSAGE, START
 

@@ -12,22 +12,43 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import pairwise
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from ..config import HeaderStyle, RenderConversationConfig, SchemaDialect
 from ..conversation.content import TextContent
-from ..conversation.header import Header
-from ..conversation.messages import Message, Role, declares_functions
+from ..conversation.messages import Header, Message, Role, declares_functions
 from ..tokens.special_tokens import CALL, END, SPECIAL_TEXTS, START
 from ..tokens.tokenizer import Tokenizer
 from .cache import DEFAULT_CACHE_BYTES, BoundedCache
 from .headers import header_pieces
 from .history import analysis_before_first_final, past_reasoning
-from .segments import Segment, SegmentKind
 from .system_prompt import PromptWriter
 
-__all__ = ["Rendered", "Renderer"]
+__all__ = ["Rendered", "Renderer", "Segment", "SegmentKind"]
+
+
+class SegmentKind(str, Enum):
+    """The part of a message that a segment is."""
+
+    HEADER = "header"
+    BODY = "body"
+    STOP = "stop"
+
+
+class Segment(NamedTuple):
+    """The tokens of a header, a body or a stop token.
+
+    `text` is the text that the tokens stand for. `message` is the index of the message in the
+    conversation; dropped messages count. For the header that opens the next turn it is the number
+    of messages.
+    """
+
+    kind: SegmentKind
+    message: int
+    text: str
+    tokens: list[int]
 
 
 # A message's tokens depend on these alone: the header style, the five fields of the header and the

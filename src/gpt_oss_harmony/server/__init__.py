@@ -6,7 +6,7 @@
                                         shared by all routes
     vllm_metrics                        the metrics under vLLM's names
     observation                         the records of each request: log, metrics, trace
-    pools, limited_route                threads by purpose, in turn; requests under limits
+    fair_turns, limited_route           turns between keys, threads by purpose; limits
     private_files                       files that only their owner may read
     store/                              responses, conversations, files and keys in a database
     peers                               messages between the servers of a database

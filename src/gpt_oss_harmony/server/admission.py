@@ -7,8 +7,8 @@ import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 
+from .fair_turns import FairSemaphore
 from .http.errors import ApiError, shutting_down
-from .pools import FairSemaphore
 
 __all__ = ["Admission"]
 

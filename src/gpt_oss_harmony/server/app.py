@@ -37,6 +37,7 @@ from .completions import router as completions_router
 from .containers import router as containers_router
 from .conversations import router as conversations_router
 from .encryption import ItemCipher
+from .fair_turns import Pools
 from .file_texts import FileTexts
 from .files import router as files_router
 from .http.errors import (
@@ -55,14 +56,13 @@ from .models import router as models_router
 from .observation import RequestObserver
 from .ollama import router as ollama_router
 from .peers import Peers, PostgresChannel
-from .pools import Pools
 from .responses.routes import router as responses_router
 from .responses.websocket import router as websocket_router
 from .services import Services, services_of
 from .settings import Settings
 from .status import router as status_router
 from .status import usage_router
-from .store import Store, StoreError
+from .store import CHECK_SECONDS, Store, StoreError
 from .stored import AsyncStore
 from .tokens import plain_router as plain_tokens_router
 from .tokens import router as tokens_router
@@ -77,7 +77,6 @@ _LOG = logging.getLogger(__name__)
 
 _C_LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
 _MAINTENANCE_INTERVAL = 60  # seconds
-_LEASE_INTERVAL = 3  # seconds between checks for servers that have died
 _CLOSING_SECONDS = 5  # in which clients can read that their request was cancelled
 _SWITCH_INTERVAL = 0.001  # seconds that a thread may keep the event loop waiting
 # New objects before a collection: with Python's 700, it took a tenth of a stream's time.
@@ -131,7 +130,7 @@ def create_app(
             upkeep = [
                 asyncio.ensure_future(_repeat(partial(_maintain, services), _MAINTENANCE_INTERVAL)),
                 asyncio.ensure_future(_repeat(_return_memory, _MAINTENANCE_INTERVAL)),
-                asyncio.ensure_future(_repeat(partial(_serve_on, services), _LEASE_INTERVAL)),
+                asyncio.ensure_future(_repeat(partial(_serve_on, services), CHECK_SECONDS)),
             ]
             yield
             await services.live_responses.end_all(shutting_down())

@@ -20,8 +20,8 @@ from ..conversation.json_field import JsonField
 from ..installation import missing_package
 from ..rendering.cache import BoundedCache
 from ..tools.tool import ToolError
+from .fair_turns import FairPool, FairSemaphore
 from .http.errors import ApiError
-from .pools import FairPool, FairSemaphore
 from .store import NotFoundError
 from .stored import AsyncStore
 

@@ -23,10 +23,10 @@ from starlette.types import Message, Receive, Scope, Send
 from ..apis.request_body import MANY_ERRORS, RequestBody
 from ..errors import HarmonyError
 from .auth.api_keys import authenticate, counted
+from .fair_turns import FairPool
 from .http.errors import ApiError
 from .http.json import large_json_response, read_json
 from .http.requests import while_connected
-from .pools import FairPool
 from .unknown_fields import IGNORED_FIELDS, UnknownFields
 
 __all__ = ["LimitedRoute", "in_pool", "written"]

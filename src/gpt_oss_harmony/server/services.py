@@ -20,12 +20,12 @@ from .admission import Admission
 from .auth.api_keys import ApiKeys
 from .auth.limits import KeyLimiter, Quota, SharedKeyLimiter
 from .encryption import ItemCipher
+from .fair_turns import Pools
 from .file_texts import FileTexts
 from .http.errors import ApiError, shutting_down
 from .live_responses import LiveResponses
 from .metrics import Metrics
 from .peers import Peers
-from .pools import Pools
 from .settings import Settings
 from .stored import AsyncStore
 from .unknown_fields import UnknownFields

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
-from .pools import FairPool
+from .fair_turns import FairPool
 from .store import (
     Claims,
     ContainerFiles,

@@ -19,8 +19,7 @@ from ..conversation.messages import (
     declares_functions,
 )
 from ..encoding import HarmonyEncoding, load_harmony_encoding
-from ..rendering.renderer import Rendered, Renderer
-from ..rendering.segments import SegmentKind
+from ..rendering.renderer import Rendered, Renderer, SegmentKind
 from ..sampled_messages import OPENING, SampledMessage, prompt_tokens, sampled_stop
 from ..tokens.special_tokens import END
 from .options import TrainingOptions

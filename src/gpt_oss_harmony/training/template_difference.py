@@ -17,7 +17,7 @@ from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Role
 from ..encoding import load_harmony_encoding
 from ..errors import ConversationError
-from ..rendering.segments import SegmentKind
+from ..rendering.renderer import SegmentKind
 from .chat_rows import completed_chat
 from .examples import training_examples
 from .options import TrainingOptions

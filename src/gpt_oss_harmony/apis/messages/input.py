@@ -39,8 +39,8 @@ from ..conversation_builder import (
     content_texts,
     file_note,
     part_text,
-    read_effort,
 )
+from ..effort import effort_of_budget, read_effort
 from ..items import Decrypt
 from ..requested_tools import RequestedTools, read_tool_name
 from ..responses.input import ItemReader
@@ -51,9 +51,6 @@ __all__ = ["INVALID_JSON", "chat_parts", "turn_of_messages"]
 
 INVALID_JSON = "INVALID_JSON"
 """The only field of a call's input whose arguments are not a JSON object; it has their text."""
-
-_BUDGET_EFFORTS = ((10_000, ReasoningEffort.HIGH), (5_000, ReasoningEffort.MEDIUM))
-"""The least budget of each effort, as LiteLLM maps them; smaller budgets mean low effort."""
 
 _BILLING = "x-anthropic-billing-header:"
 """The beginning of a system block by Claude Code, which differs in each request.
@@ -144,8 +141,7 @@ def _requested_effort(request: MessagesRequest, default: ReasoningEffort) -> Rea
             return ReasoningEffort.LOW  # a prompt cannot request less
         budget = thinking.budget_tokens
         if budget is not None:
-            efforts = (found for least, found in _BUDGET_EFFORTS if budget >= least)
-            return next(efforts, ReasoningEffort.LOW)
+            return effort_of_budget(budget)
     return read_effort(other if named.is_null else named, default)
 
 

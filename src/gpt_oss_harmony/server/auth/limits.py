@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import NamedTuple
 
+from ..fair_turns import FairPool
 from ..http.errors import ApiError
-from ..pools import FairPool
 from ..store import KeyLimits, KeyRequest, KeyRequests, StoreError
 
 __all__ = ["KeyLimiter", "Quota", "Refusal", "RequestUsage", "SharedKeyLimiter"]

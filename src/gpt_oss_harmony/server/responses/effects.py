@@ -22,8 +22,9 @@ from ..sampling import sample_turn
 from ..services import Services
 from ..store import NewResponse, StoreError, new_id
 from .history import CURRENT_DATE, new_items
-from .plan import ResponsePlan, prepare_plan_turn
+from .plan import ResponsePlan
 from .run import ResponseRules, ResponseRun
+from .truncation import truncated_turn
 
 __all__ = ["run_response", "store_beginning"]
 
@@ -124,7 +125,7 @@ class _ServerEffects:
             return turn, plan.prepared
         with services.metrics.preparation.time():
             turn, prepared = await services.pools.encoding.run(
-                plan.owner, prepare_plan_turn, services, plan.request, turn
+                plan.owner, truncated_turn, services, plan.request, turn
             )
             return turn, await with_grammar(services, plan.owner, turn, prepared)
 

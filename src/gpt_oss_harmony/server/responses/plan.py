@@ -6,20 +6,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 from ...apis.items import HistoryItem
 from ...apis.responses.request import ResponsesRequest, input_items_of, turn_of_response
 from ...apis.responses.resource import response_of
-from ...apis.turn import RENDERING, TurnRequest
+from ...apis.turn import TurnRequest
 from ...conversation.built_in_tools import has_files, requested_tool, tools_with_container
 from ...conversation.json_field import JsonField
-from ...conversation.messages import Conversation, Message, Role
 from ...conversation.tool_namespaces import namespace_of
-from ...encoding import load_harmony_encoding
-from ...engines.engine import ContextLengthError
-from ...sampled_messages import SampledMessage
 from ..auth.api_keys import Caller
 from ..encryption import OwnerCipher
 from ..preparation import PreparedTurn, prepare_turn
@@ -35,17 +30,13 @@ from ..tools.mcp import (
 )
 from .compaction import compacted_items, compaction_item, opened_items, prompt_counter
 from .history import History, history_items, history_of, sessions_of, with_stored_items
+from .truncation import truncated_turn
 
 __all__ = [
     "ResponsePlan",
     "plan_response",
     "planned_turn",
-    "prepare_plan_turn",
-    "without_oldest_turns",
 ]
-
-_OUTPUT_SHARE = 4  # truncation leaves this part of the context, a quarter, for the output
-_PREAMBLE_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 
 @dataclass(frozen=True)
@@ -132,7 +123,7 @@ def plan_response(
         built_in_tools=turn.built_in_tools | called,
         approvals=frozenset(servers.approvals),
     )
-    turn, prepared = prepare_plan_turn(services, request, turn, prepared)
+    turn, prepared = truncated_turn(services, request, turn, prepared)
     response = response_of(request, id=new_id("resp"), created_at=int(time.time()), model=model)
     if request.background:
         response = response.model_copy(update={"status": "queued"})
@@ -293,81 +284,3 @@ def _turn(
     )
     services.unknown_fields.check_turn(ResponsesRequest, turn, owner, listed="mcp")
     return turn
-
-
-# Preparation and truncation
-
-
-def prepare_plan_turn(
-    services: Services,
-    request: ResponsesRequest,
-    turn: TurnRequest,
-    prepared: PreparedTurn | None = None,
-) -> tuple[TurnRequest, PreparedTurn]:
-    """Prepare a turn of a response without a grammar, truncated if the request allows it.
-
-    `prepared` is the earlier result of `prepare_turn`. This blocks. Raises `ContextLengthError` if
-    there is no room for a token.
-    """
-    limit = services.context_length
-    prepared = prepared or prepare_turn(turn)
-    if request.truncation == "auto":
-        room = min(turn.sampling.max_tokens or limit, limit // _OUTPUT_SHARE)
-        excess = len(prepared.prompt) + room - limit
-        if excess > 0:
-            lengths = _message_lengths(turn)
-            shorter = without_oldest_turns(turn.conversation, lengths, excess)
-            turn = replace(turn, conversation=shorter)
-            prepared = prepare_turn(turn)
-    ContextLengthError.check(len(prepared.prompt), limit)
-    return turn, prepared
-
-
-def _message_lengths(turn: TurnRequest) -> list[int]:
-    """Count the tokens of each message."""
-    messages = turn.conversation.messages
-    lengths = [0] * len(messages)
-    encoding = load_harmony_encoding("HarmonyGptOss")
-    for segment in encoding.segments_for_completion(turn.conversation, None, RENDERING):
-        lengths[segment.message] += len(segment.tokens)
-    for index, message in enumerate(messages):
-        if isinstance(message, SampledMessage):
-            lengths[index] = len(message.sampled_tokens) + 2
-    return lengths
-
-
-def without_oldest_turns(
-    conversation: Conversation, lengths: Sequence[int], excess: int
-) -> Conversation:
-    """Leave out whole turns, the oldest first, until at least `excess` tokens are gone.
-
-    A turn begins with a message by the user, so no call loses its result. If the last turn is still
-    too long, as agents' turns may be, its oldest calls and their results are left out. The system
-    and developer messages, the user's last message and the last call stay. `lengths` are the
-    messages' lengths in tokens.
-    """
-    messages = conversation.messages
-
-    def begins_turn(index: int, message: Message) -> bool:
-        role = message.author.role
-        if role in _PREAMBLE_ROLES:
-            return False
-        is_first = index == 0 or messages[index - 1].author.role in _PREAMBLE_ROLES
-        return role is Role.USER or is_first
-
-    def begins_step(index: int) -> bool:
-        """Return whether a step of the assistant begins there: after the user, or a result."""
-        follows = messages[index - 1].author.role in (Role.USER, Role.TOOL)
-        return messages[index].author.role is Role.ASSISTANT and follows
-
-    starts = [index for index, message in enumerate(messages) if begins_turn(index, message)]
-    steps = [index for index in range(starts[-1] + 1, len(messages)) if begins_step(index)]
-    left_out = set[int]()
-    for start, end in (*pairwise(starts), *pairwise(steps)):
-        if excess <= 0:
-            break
-        excess -= sum(lengths[start:end])
-        left_out.update(range(start, end))
-    return Conversation.from_messages(
-        [message for index, message in enumerate(messages) if index not in left_out]
-    )

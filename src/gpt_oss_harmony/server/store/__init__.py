@@ -4,7 +4,8 @@
 
     errors
     reserve                   room that is given up for deletions on a full disk
-    database → leases         transactions, migrations; locks of running servers
+    database → running_servers
+                              transactions, migrations; locks of running servers
     tables → owned_data       columns; all data of one owner, its size, and the limit of that
     rows                      rows as dataclasses: their ids, expiry and order, and pages of them
     response_chains           responses that follow each other, and their tools' sessions
@@ -38,9 +39,11 @@ from .owned_data import OwnedData, OwnedRow
 from .response_chains import StoredSession, ToolSessions
 from .responses import NewResponse, Responses, StoredResponse
 from .rows import NewItem, Order, Page, StoredItem, new_id
+from .running_servers import CHECK_SECONDS
 from .store import Store
 
 __all__ = [
+    "CHECK_SECONDS",
     "Claim",
     "ClaimedError",
     "Claims",

@@ -26,10 +26,10 @@ from .files import (
     read_content,
     sweep,
 )
-from .leases import ServerClock
 from .owned_data import ROW_BYTES, Quota
 from .response_chains import visible
 from .rows import Order, OwnedRows, Page
+from .running_servers import ServerClock
 from .tables import (
     container_files,
     containers,

@@ -32,7 +32,7 @@ from sqlalchemy.types import TypeDecorator
 
 from .database import DELETIONS, Database, deletion
 from .errors import StorageFullError
-from .leases import ServerClock
+from .running_servers import ServerClock
 from .tables import METADATA, api_keys, key_requests, responses
 
 __all__ = ["ROW_BYTES", "OwnedData", "OwnedRow", "Quota", "owned_tables", "size_of"]

@@ -33,8 +33,8 @@ from sqlalchemy import (
 )
 
 from .database import DELETIONS, Database
-from .leases import ServerClock
 from .rows import is_kept
+from .running_servers import ServerClock
 from .tables import (
     container_files,
     conversation_sessions,

@@ -28,7 +28,6 @@ from .conversations import Conversations
 from .database import Database, deletion
 from .errors import NotFoundError
 from .keys import Claim, Claims, end_requests
-from .leases import Lease, ServerClock
 from .owned_data import Quota, size_of
 from .response_chains import (
     StoredSession,
@@ -50,6 +49,7 @@ from .rows import (
     read_item,
     read_page,
 )
+from .running_servers import Lease, ServerClock
 from .tables import conversation_items, key_requests, response_items, responses
 
 __all__ = ["NewResponse", "Responses", "StoredResponse"]

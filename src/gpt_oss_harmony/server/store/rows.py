@@ -29,8 +29,8 @@ from sqlalchemy import (
 
 from .database import Database, deletion
 from .errors import ItemIdError, NotFoundError
-from .leases import ServerClock
 from .owned_data import Quota
+from .running_servers import ServerClock
 
 __all__ = [
     "ITEM",

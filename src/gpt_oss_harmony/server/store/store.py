@@ -20,12 +20,12 @@ from .database import Database, migrate
 from .errors import StoreError, StoreFullError
 from .files import Uploads, sweep_all
 from .keys import Claims, KeyRequests, Keys
-from .leases import ServerClock, lease_in
 from .message_threads import MessageThreads
 from .owned_data import OwnedData, Quota
 from .response_chains import ToolSessions, visible
 from .responses import Responses
 from .rows import StoredItem, item_columns, read_item
+from .running_servers import ServerClock, lease_in
 from .tables import conversation_items, conversations, response_items, responses
 
 __all__ = ["Store"]

@@ -19,7 +19,7 @@ from ...tools.tool_message import Attachment, ToolMessage, failure_message
 from ..store import ContainerFile, NewFile, StoredSession, StoreError, UploadedFile, new_id
 from ..stored import AsyncStore
 from .call_items import FinishedCall, call_fields, pages_of
-from .citations import CitedAnswer, file_citations, unnamed_files
+from .cited_answer import CitedAnswer, file_citations, unnamed_files
 
 __all__ = ["ConversationTools", "FileStorage"]
 

@@ -18,7 +18,7 @@ from ...conversation.messages import Conversation, Message, Role
 from ...encoding import load_harmony_encoding
 from ...errors import ConversationError
 from ...parsing.parser import StreamableParser
-from ...rendering.segments import SegmentKind
+from ...rendering.renderer import SegmentKind
 from ...tokens.special_tokens import CALL, RETURN
 from ..chat_rows import completed_chat
 from ..examples import training_examples

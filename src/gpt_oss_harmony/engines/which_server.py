@@ -1,17 +1,22 @@
-"""Servers that cannot be an engine, by name: what each lacks, and what opens the same weights here.
+"""Which server answers at a URL: one that an engine speaks to, or one that cannot be an engine.
 
 An engine needs token ids both ways, the special tokens among them, and a grammar for the whole
-turn. Most servers of the OpenAI APIs take and give only text.
+turn. Most servers of the OpenAI APIs take and give only text; the error names the server, what it
+lacks, and what opens the same weights here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .engine import EngineError
+from .engine import Engine, EngineError, unknown_options
 from .http_client import HttpClient
+from .llama_cpp_engine import LlamaCppEngine
+from .sglang_engine import SglangEngine
+from .vllm_engine import VllmEngine
 
-__all__ = ["name_other_server"]
+__all__ = ["name_other_server", "open_server"]
 
 _HUB_MODEL = "openai/gpt-oss-20b"
 _TEXT = "takes only text (no token ids in prompts, no special tokens in answers, no grammar)"
@@ -51,6 +56,23 @@ _BY_ANSWER = (
     ("/openai/status", "modelDirPath", _FOUNDRY),
 )
 """Servers by a path that only they have, and a field of its answer."""
+
+
+async def open_server(url: str, options: Mapping[str, Any]) -> Engine:
+    """Find out which server answers, and connect to it; raises `EngineError`."""
+    engine: type[LlamaCppEngine | SglangEngine | VllmEngine] = VllmEngine
+    for candidate in (LlamaCppEngine, SglangEngine):
+        if await candidate.answers(url, api_key=options.get("api_key")):
+            engine = candidate
+    try:
+        return await engine.connect(url, **options)
+    except TypeError as error:
+        raise unknown_options(engine.__name__, options, error) from error
+    except EngineError as error:
+        named = None if error.retryable else await name_other_server(url, options.get("api_key"))
+        if named is None:
+            raise
+        raise EngineError(named) from error
 
 
 async def name_other_server(url: str, api_key: str | None = None) -> str | None:

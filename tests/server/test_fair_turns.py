@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpt_oss_harmony.server.fair_turns import FairPool, FairSemaphore
 from gpt_oss_harmony.server.http.errors import ApiError
-from gpt_oss_harmony.server.pools import FairPool, FairSemaphore
 
 PATIENCE = 60  # seconds
 
