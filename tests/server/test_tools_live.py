@@ -199,14 +199,14 @@ def test_the_command_serves_with_a_browser(tmp_path: Path, cache: Path) -> None:
         serving(RoomyEngine()) as engine,
         server_process(tmp_path, cache, engine.removesuffix("/v1"), *options) as server,
     ):
-        counts = []
-        for tools in ([], [COMPUTE], [SEARCH]):
+        counted = []
+        for tools in ([], [SEARCH], [COMPUTE]):
             body: dict[str, Any] = {"input": "hi", "tools": tools}
-            told = httpx2.post(
-                f"{server.url}/responses/input_tokens", json=body, timeout=PATIENCE
-            ).json()
-            counts.append(told["input_tokens"])
-    assert counts[0] == counts[1] < counts[2] - 300
+            url = f"{server.url}/responses/input_tokens"
+            counted.append(httpx2.post(url, json=body, timeout=PATIENCE).json())
+    without, with_browser, refused = counted
+    assert without["input_tokens"] < with_browser["input_tokens"] - 300
+    assert "--python" in refused["error"]["message"]
 
 
 @pytest.mark.slow
