@@ -11,6 +11,7 @@ CASES ?= 1000
 SECONDS ?= 60
 TURNS ?= 1000
 TEXTS ?= 100000
+ENCODER ?= python
 SAMPLE ?= 40
 TORCH ?= 2.13.0
 LLGUIDANCE ?= 1.7.6 1.8.0 1.9.1
@@ -157,8 +158,9 @@ screenshots: $(VENV)/.installed-dev-all ## Take the pictures of the inspector in
 parity: $(VENV)/.installed-dev ## Compare with the reference and its fork on CASES=N random cases
 	$(BIN)/python scripts/parity/run.py --cases $(CASES)
 
-encoders: $(VENV)/.installed ## Compare the encoder in Python alone with tiktoken on TEXTS=N random texts
-	$(BIN)/python scripts/compare_encoders.py $(TEXTS)
+encoders: $(VENV)/.installed-test ## Compare ENCODER=python, or quicktok, with tiktoken on TEXTS=N random texts
+	$(BIN)/python -m $(PIP_INSTALL) --editable '.[fast]'
+	$(BIN)/python scripts/compare_encoders.py $(ENCODER) $(TEXTS) $(SEED)
 
 conformance: $(VENV)/.installed-dev ## Run the conformance kit with all that installs here; ONLY=name for one
 	$(BIN)/python scripts/conformance/run_all.py $(ONLY)

@@ -26,7 +26,7 @@ from gpt_oss_harmony import (
     load_harmony_encoding,
 )
 from gpt_oss_harmony.rendering.system_prompt import tool_declaration
-from gpt_oss_harmony.tokens import encoder
+from gpt_oss_harmony.tokens import tiktoken_core
 from gpt_oss_harmony.tokens.encoder import FirstTexts
 from gpt_oss_harmony.tokens.special_tokens import CONSTRAIN, VOCABULARY_SIZE
 from gpt_oss_harmony.typescript.json_text import compact_json, json_value
@@ -132,7 +132,7 @@ def text_promise(texts: list[str]) -> None:
         assert FIRST_TEXTS.encode(text) in (tokens, None)
     assert [list(tokens) for tokens in ENCODING.tokenizer.encode_many(texts)] == singly
     for limit in (2, 3, 7):
-        with patch.object(encoder, "WHITE_LIMIT", limit):
+        with patch.object(tiktoken_core, "WHITE_LIMIT", limit):
             assert [encode(text) for text in texts] == singly
             assert [list(tokens) for tokens in ENCODING.tokenizer.encode_many(texts)] == singly
 

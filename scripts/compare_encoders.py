@@ -1,6 +1,6 @@
-"""Compare the encoder in Python alone with tiktoken, on random texts.
+"""Compare the encoder in Python alone, or quicktok, with tiktoken, on random texts.
 
-    python scripts/compare_encoders.py [TEXTS] [SEED]
+    python scripts/compare_encoders.py {python,quicktok} [TEXTS] [SEED]
 
 The texts have tokens of the vocabulary, characters of all classes, words that are no tokens, and
 what the word pattern treats in its own way: contractions, white space, digits, marks.
@@ -12,16 +12,19 @@ import sys
 from collections.abc import Callable
 from random import Random
 
-from gpt_oss_harmony.tokens.encoder import Encoder
 from gpt_oss_harmony.tokens.python_encoder import PythonEncoder
+from gpt_oss_harmony.tokens.quicktok_core import QuicktokCore
 from gpt_oss_harmony.tokens.special_tokens import FIRST_SPECIAL
+from gpt_oss_harmony.tokens.tiktoken_core import TiktokenCore
 from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
 
 BATCH = 1000
-PYTHON = PythonEncoder()
-TIKTOKEN = Encoder()
-TIKTOKEN.encode("é")  # not ASCII: from now on tiktoken encodes
+ENCODERS: dict[str, type[PythonEncoder | QuicktokCore]] = {
+    "python": PythonEncoder,
+    "quicktok": QuicktokCore,
+}
 VOCABULARY = load_vocabulary()
+TIKTOKEN = TiktokenCore(VOCABULARY.ranks())
 SNIPPETS = (
     *("'s", "'LL", "'rE", "'ſ", "'", " ", "  ", "\n", "\r\n", "\t", "\u3000", "\x85", "\x1c", "/"),
     *("!", "…", "://", "{\"", "<|end|>", "\u0301", "\u200d", "ǅ", "ʰ", "ª", "²", "٣", "🏰", "𐐨"),
@@ -61,21 +64,24 @@ def text(random: Random) -> str:
     return "".join(random.choice(PARTS)(random) for _ in range(random.randint(1, 12)))
 
 
-def compare(seed: int, count: int) -> str | None:
+def compare(encoder: PythonEncoder | QuicktokCore, seed: int, count: int) -> str | None:
     """Return the first text with other tokens; None if all have the same."""
     random = Random(seed)
     texts = [text(random) for _ in range(count)]
-    for one, expected in zip(texts, TIKTOKEN.encode_many(texts), strict=True):
-        if PYTHON.encode(one) != list(expected):
+    expected = TIKTOKEN.encode_many(texts)
+    for one, tokens, wanted in zip(texts, encoder.encode_many(texts), expected, strict=True):
+        if list(tokens) != list(wanted):
             return one
     return None
 
 
 def main() -> None:
-    arguments = [int(argument) for argument in sys.argv[1:]]
+    name, *numbers = sys.argv[1:]
+    encoder = ENCODERS[name]()
+    arguments = [int(number) for number in numbers]
     count, seed = (*arguments, *(100_000, 0)[len(arguments) :])
     for batch in range(count // BATCH):
-        different = compare(seed * 10**9 + batch, BATCH)
+        different = compare(encoder, seed * 10**9 + batch, BATCH)
         if different is not None:
             raise SystemExit(f"batch {batch}: other tokens for {different!r}")
     print(f"{count // BATCH * BATCH:,} texts have the same tokens")

@@ -56,6 +56,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "random"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # The tokenizer that everyone has; with quicktok as the value, all tests run with that.
+    os.environ.setdefault("HARMONY_TOKENIZER", "tiktoken")
     os.environ["OMP_NUM_THREADS"] = "1"  # workers would wait for each other's threads
     config.stash[_STDERR] = os.dup(2)  # tests run with another one, which is thrown away
     config.pluginmanager.register(SlowFiles())

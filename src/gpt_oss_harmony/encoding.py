@@ -15,8 +15,8 @@ from .parsing.parser import parse_messages
 from .parsing.recovery import RecoveryKind
 from .parsing.state import MendCheck
 from .rendering.renderer import Segment
-from .tokens.encoder import id_list
 from .tokens.special_tokens import CALL, END, RETURN, SPECIAL_IDS, SPECIAL_TEXTS
+from .tokens.tiktoken_core import id_list
 from .tokens.tokenizer import integer, load_tokenizer
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from gpt_oss_harmony.tokens.encoder import (
     LIMIT,
     LONGEST_WORD,
-    TESTED_TIKTOKEN,
     Encoder,
     FirstTexts,
 )
+from gpt_oss_harmony.tokens.tiktoken_core import TESTED_TIKTOKEN
 from support.examples import examples
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpt_oss_harmony import Message, Role, load_harmony_encoding
-from gpt_oss_harmony.tokens import encoder
+from gpt_oss_harmony.tokens import tiktoken_core
 from support.examples import examples
 
 WORDS = Path(__file__).parents[1] / "data" / "hostile" / "words.json"
@@ -66,13 +66,13 @@ def test_long_white_space_is_encoded_among_other_texts() -> None:
 
 def _whole(text: str) -> list[int]:
     """Encode without cutting anything off."""
-    with patch.object(encoder, "WHITE_LIMIT", sys.maxsize):
+    with patch.object(tiktoken_core, "WHITE_LIMIT", sys.maxsize):
         return ENCODING.tokenizer.encode_ordinary(text)
 
 
 @pytest.mark.parametrize("limit", [2, 3, 5, sys.maxsize])
 def test_words_are_those_of_the_reference(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder, "WHITE_LIMIT", limit)
+    monkeypatch.setattr(tiktoken_core, "WHITE_LIMIT", limit)
     for text, tokens in json.loads(WORDS.read_text()):
         assert ENCODING.tokenizer.encode_ordinary(text) == tokens, repr(text)
 
@@ -85,7 +85,7 @@ others = st.sampled_from(["a", "A", "1", "!", "/", "'s", "日", "\u0301", "\x1c"
 @settings(max_examples=examples(500))
 @given(st.lists(runs | white | others, max_size=12).map("".join), st.integers(2, 8))
 def test_cutting_white_space_off_changes_no_token(text: str, limit: int) -> None:
-    with patch.object(encoder, "WHITE_LIMIT", limit):
+    with patch.object(tiktoken_core, "WHITE_LIMIT", limit):
         assert ENCODING.tokenizer.encode_ordinary(text) == _whole(text)
         pair = ENCODING.tokenizer.encode_many([text, "b"])
     assert [list(tokens) for tokens in pair] == [_whole(text), _whole("b")]

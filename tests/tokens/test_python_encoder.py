@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from gpt_oss_harmony.tokens import encoder as tiktoken_encoder
 from gpt_oss_harmony.tokens.character_classes import RUNS
 from gpt_oss_harmony.tokens.encoder import Encoder, new_encoder
 from gpt_oss_harmony.tokens.python_encoder import PythonEncoder, words
+from gpt_oss_harmony.tokens.quicktok_core import QuicktokCore
 from gpt_oss_harmony.tokens.special_tokens import VOCABULARY_SIZE
 from gpt_oss_harmony.tokens.tokenizer import Tokenizer
 from support.examples import examples
@@ -92,8 +94,9 @@ def test_every_character_is_read_as_by_tiktoken(context: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_texts(seed: int) -> None:
-    assert COMPARED["compare"](seed, 300) is None
+@pytest.mark.parametrize("encoder", [PYTHON, QuicktokCore()], ids=["python", "quicktok"])
+def test_random_texts(encoder: Any, seed: int) -> None:
+    assert COMPARED["compare"](encoder, seed, 300) is None
 
 
 LENGTHS = [20_000, pytest.param(200_000, marks=pytest.mark.slow)]

@@ -19,7 +19,7 @@ from gpt_oss_harmony import (
     load_harmony_encoding,
 )
 from gpt_oss_harmony.rendering.system_prompt import tool_declaration
-from gpt_oss_harmony.tokens import encoder
+from gpt_oss_harmony.tokens import tiktoken_core
 from gpt_oss_harmony.tokens.special_tokens import END
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -35,7 +35,7 @@ def test_lone_surrogates_are_encoded_as_replacement_characters() -> None:
         END,
         *ENCODING.encode("\ufffd"),
     ]
-    with patch.object(encoder, "WHITE_LIMIT", 2):
+    with patch.object(tiktoken_core, "WHITE_LIMIT", 2):
         text = LONE + "   \udff0   \ud83c\udff0  "
         assert ENCODING.encode(text) == ENCODING.encode("a\ufffd   \ufffd   🏰  ")
 

@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import metadata
@@ -24,6 +25,8 @@ from ..engines.memory_plan import PUBLISHED_FIGURES, ModelFigures, gigabytes
 from ..engines.model_names import ModelSource, find_source, is_url
 from ..engines.placement import Machine, Placement, place
 from ..installation import DISTRIBUTION, VERSION
+from ..tokens.encoder import CHOICE
+from ..tokens.tokenizer import load_tokenizer
 from .command import Command
 from .input import InputError
 from .options import add_engine, add_port, given_engine_options, positive
@@ -124,6 +127,7 @@ def examine(
     versions = {name: version for name in _PACKAGES if (version := _version(name))}
     listed = ", ".join(f"{name} {version}" for name, version in versions.items())
     yield Finding("ok", "packages", listed or "none of the optional ones")
+    yield _tokenizer()
     source, unknown = None, ""
     if not is_url(model):
         try:
@@ -146,6 +150,20 @@ def examine(
         else:
             yield from _local_model(source, options)
     yield from _serving(host, port)
+
+
+def _tokenizer() -> Finding:
+    """Build the encoder, as the first long text does, and name it."""
+    encoder = load_tokenizer().encoder
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        encoder.encode("é")
+    name = encoder.name
+    if found:
+        remedy = f"pip install 'quicktok-v1', or set {CHOICE}=tiktoken"
+        return Finding("warning", "tokenizer", str(found[0].message), remedy)
+    version = _version("quicktok-v1" if name == "quicktok" else name)
+    return Finding("ok", "tokenizer", f"{name} {version}" if version else f"{name} alone")
 
 
 def _version(name: str) -> str | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tokens.encoder import WORD_PATTERN
 from ..tokens.special_tokens import SPECIAL_TEXTS, START_OF_TEXT, VOCABULARY_SIZE
+from ..tokens.tiktoken_core import WORD_PATTERN
 from ..tokens.vocabulary import load_vocabulary
 
 __all__ = ["RESPONSE_TEMPLATE", "tokenizer_config", "tokenizer_json"]

@@ -169,6 +169,7 @@ class PythonEncoder:
     [24912, 464, 91, 419, 91, 29]
     """
 
+    name = "Python"
     core: Any = None
     """The encoder of tiktoken, which is not there: the tokenizer decodes with its own tables."""
 
