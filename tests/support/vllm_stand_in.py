@@ -182,6 +182,9 @@ class _Renderer(NamedTuple):
     config: object
     tokenizer: object = None
 
+    def get_tokenizer(self) -> object:
+        return self.tokenizer
+
 
 class OnlineRenderer:
     """vLLM's renderer of requests."""
@@ -191,8 +194,15 @@ class OnlineRenderer:
         self.parser = parser
         self.renderer = _Renderer(_Config(_Outputs(backend)) if backend else object())
 
-    def adjust_harmony_request(self, request: Request) -> None:
-        self.parser(None, request.tools).adjust_request(request=request)
+    async def render_chat(self, request: Request) -> Any:
+        self.adjust_harmony_request(request)
+        return self._make_request_with_harmony(request)
+
+    async def render_responses(self, request: ResponsesRequest, **history: Any) -> Any:
+        return self._render_responses_with_harmony(request, **history)
+
+    def adjust_harmony_request(self, request: Any) -> None:
+        self.parser(self.renderer.get_tokenizer(), request.tools).adjust_request(request=request)
 
     def _make_request_with_harmony(
         self, request: Request, should_include_tools: bool = True
@@ -200,6 +210,7 @@ class OnlineRenderer:
         return ["vLLM's own"], [{"prompt_token_ids": [], "cache_salt": request.cache_salt}]
 
     def _render_responses_with_harmony(self, request: ResponsesRequest, **history: Any) -> Any:
+        self.adjust_harmony_request(request)
         return "vLLM's own"
 
 

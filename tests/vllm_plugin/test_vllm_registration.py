@@ -30,7 +30,7 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 def modules(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> dict[str, ModuleType]:
-    for name in ("PLUGIN", "GRAMMAR", "RENDERING"):
+    for name in ("PLUGIN", "GRAMMAR", "RENDERING", "SCHEMA_STEPS"):
         monkeypatch.delenv(f"HARMONY_VLLM_{name}", raising=False)
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     caplog.set_level(logging.INFO, LOGGER)
@@ -121,7 +121,7 @@ def test_the_environment_turns_it_off(
     assert "HARMONY_VLLM_PLUGIN=off" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["PLUGIN", "GRAMMAR", "RENDERING"])
+@pytest.mark.parametrize("name", ["PLUGIN", "GRAMMAR", "RENDERING", "MENDING", "SCHEMA_STEPS"])
 def test_a_wrong_setting_turns_it_off_and_names_the_right_ones(
     modules: dict[str, ModuleType],
     name: str,

@@ -55,7 +55,9 @@ def constrain(
     constrained. The result is None if the request has no constraints, or if only vLLM can enforce
     them: structural tags of the client, tools that vLLM runs, or another backend.
 
-    Raises `HarmonyError` if the request cannot be read.
+    This may take some seconds; call it in a thread. Raises `HarmonyError` if the request cannot be
+    read, and another `ValueError` if its schemas are too much work: vLLM's own constraint would be
+    as much.
     """
     if backend not in _BACKENDS[settings.grammar]:
         return None
@@ -78,16 +80,22 @@ def constrain(
         JsonField({"structured_outputs": form}), JsonField(None, "response_format")
     )
     # Imported for the first constrained request: llguidance and the modules for schemas.
-    from gpt_oss_harmony.grammar import TurnOptions, structural_tag, turn_constraint
+    from gpt_oss_harmony.grammar import StepLimitError, TurnOptions, turn_constraint
+    from gpt_oss_harmony.grammar.json_schema import STEP_LIMIT
+    from gpt_oss_harmony.grammar.structural_tag import tag_of_grammar
 
     conversation = _declaring(declared)
     options = TurnOptions(
         tool_choice=tool_choice,
         response_format=None if answer is None else answer.to_dict(),
         on_unsupported="loosen",
+        schema_steps=settings.schema_steps or STEP_LIMIT,
     )
-    grammar, unenforced, _ = turn_constraint(conversation, options)
+    try:
+        grammar, unenforced, _ = turn_constraint(conversation, options)
+    except StepLimitError as error:
+        raise ValueError(f"{error}: HARMONY_VLLM_SCHEMA_STEPS") from None
     if settings.grammar == "structural-tag":
-        tag = structural_tag(conversation, options)
-        return Constraint({"structural_tag": json.dumps(tag)}, unenforced)
+        tag = json.dumps(tag_of_grammar(grammar))
+        return Constraint({"structural_tag": tag}, unenforced)
     return Constraint({"grammar": str(grammar)}, unenforced)  # vLLM sends it to its engine

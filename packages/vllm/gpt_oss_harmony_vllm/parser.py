@@ -31,6 +31,8 @@ logger = logging.getLogger("vllm.plugins.harmony")  # vLLM shows the loggers bel
 JOINT = "\n"
 """The separator between several texts of a turn, and between several pieces of reasoning."""
 
+_LOGGED = 20  # keywords of a request that are left out
+
 _OF_VLLM = {"container": ["container.exec"]}
 """Recipients of tools that only vLLM has, by the type of the tool in a request."""
 
@@ -172,7 +174,8 @@ class RecoveringParser:
     def adjust_request(self, request: Any) -> Any:
         """Constrain the whole turn; if that is impossible, leave the constraint to vLLM.
 
-        Raises `ValueError`, which vLLM answers with the status 400, for a seed on the CPU.
+        This takes up to some seconds; see `patches`. Raises `ValueError`, which vLLM answers with
+        the status 400, for a seed on the CPU and for schemas that are too much work.
         """
         _refuse_seed_on_cpu(request)
         level = getattr(self, "tool_strict_level", None)  # 0 derives it from the request
@@ -187,8 +190,10 @@ class RecoveringParser:
             grammar = None
         if grammar is None:
             return super().adjust_request(request)  # type: ignore[misc]
-        for left_out in grammar.unenforced:
+        for left_out in grammar.unenforced[:_LOGGED]:
             _log_once(f"harmony: left out of the grammar: {left_out}")
+        if len(grammar.unenforced) > _LOGGED:
+            _log_once(f"harmony: left out of one grammar: {len(grammar.unenforced)} keywords")
         request.structured_outputs = self.vllm.structured_outputs(**grammar.fields)
         for field in ("text", "response_format"):
             if field in type(request).model_fields:

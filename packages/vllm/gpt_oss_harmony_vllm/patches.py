@@ -1,10 +1,17 @@
-"""The two changes to vLLM's modules; each is made once."""
+"""The two changes to vLLM's modules; each is made once.
+
+vLLM compiles constraints in `adjust_harmony_request`, inside coroutines of its event loop, which
+all requests share. So `render_chat` and `render_responses` first call it in a thread.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import Any
 
@@ -17,6 +24,10 @@ __all__ = ["patch_parser", "patch_renderer"]
 logger = logging.getLogger("vllm.plugins.harmony")
 
 _ASKED = "_harmony_asked_format"
+_ADJUSTED = "_harmony_is_adjusted"
+
+# More threads would only compete for the interpreter with the event loop.
+_THREADS = ThreadPoolExecutor(2, thread_name_prefix="harmony-grammar")
 
 
 def patch_parser(module: Any, settings: Settings) -> None:
@@ -55,11 +66,47 @@ def patch_renderer(module: Any, settings: Settings) -> None:
         if self.parser is not None and issubclass(self.parser, RecoveringParser):
             config = getattr(self.renderer.config, "structured_outputs_config", None)
             self.parser.backend = getattr(config, "backend", None)
+            if settings.grammar != "off":
+                _build_tables()
             logger.info("harmony: gpt-oss is parsed by gpt-oss-harmony")
 
     renderer.__init__ = initialize
     if settings.renders:
         _patch_rendering(module, renderer)
+    _adjust_in_threads(renderer)
+
+
+def _build_tables() -> None:
+    """Build what the first grammar needs, before vLLM answers requests."""
+    try:
+        from gpt_oss_harmony.grammar.token_table import build_tables
+    except ImportError:  # the first request that needs a grammar names what is missing
+        return
+    build_tables()
+
+
+def _adjust_in_threads(renderer: Any) -> None:
+    adjust = renderer.adjust_harmony_request
+
+    @wraps(adjust)
+    def adjust_harmony_request(self: Any, request: Any) -> None:
+        if not request.__dict__.pop(_ADJUSTED, False):
+            adjust(self, request)
+
+    def adjusted_first(render: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        @wraps(render)
+        async def rendered(self: Any, request: Any, **options: Any) -> Any:
+            if self.parser is not None and issubclass(self.parser, RecoveringParser):
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(_THREADS, adjust, self, request)
+                request.__dict__[_ADJUSTED] = True
+            return await render(self, request, **options)
+
+        return rendered
+
+    renderer.adjust_harmony_request = adjust_harmony_request
+    renderer.render_chat = adjusted_first(renderer.render_chat)
+    renderer.render_responses = adjusted_first(renderer.render_responses)
 
 
 def _patch_rendering(module: Any, renderer: Any) -> None:

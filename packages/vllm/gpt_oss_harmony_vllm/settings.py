@@ -17,6 +17,8 @@ _CHOICES = {
     "HARMONY_VLLM_MENDING": ("off", "on"),
 }
 
+_STEPS = "HARMONY_VLLM_SCHEMA_STEPS"
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -27,6 +29,8 @@ class Settings:
       ``structural-tag`` with xgrammar. ``off`` leaves constraints to vLLM.
     - `renders` (``HARMONY_VLLM_RENDERING``): ``harmony`` renders prompts with our mapping.
     - `mends` (``HARMONY_VLLM_MENDING``): ``on`` mends arguments that are nearly JSON.
+    - `schema_steps` (``HARMONY_VLLM_SCHEMA_STEPS``): the most work to compile the schemas of a
+      request, as in `TurnOptions`; None is the default there.
 
     >>> Settings.from_environment({"HARMONY_VLLM_GRAMMAR": "off"}).grammar
     'off'
@@ -36,6 +40,7 @@ class Settings:
     grammar: Literal["grammar", "structural-tag", "off"] = "grammar"
     renders: bool = False
     mends: bool = False
+    schema_steps: int | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:
@@ -45,9 +50,13 @@ class Settings:
             value = values[name] = environment.get(name) or choices[0]
             if value not in choices:
                 raise HarmonyError(f"{name}={value!r:.80}: set it to {' or '.join(choices)}")
+        steps = environment.get(_STEPS) or None
+        if steps is not None and not (steps.isdecimal() and steps.isascii() and int(steps)):
+            raise HarmonyError(f"{_STEPS}={steps!r:.80}: set it to a number from 1")
         return cls(
             enabled=values["HARMONY_VLLM_PLUGIN"] == "on",
             grammar=values["HARMONY_VLLM_GRAMMAR"],  # type: ignore[arg-type]
             renders=values["HARMONY_VLLM_RENDERING"] == "harmony",
             mends=values["HARMONY_VLLM_MENDING"] == "on",
+            schema_steps=None if steps is None else int(steps),
         )

@@ -23,7 +23,7 @@ from ..installation import needing_extra
 
 with needing_extra("grammars need", "grammar"):
     from .closing import ClosingMatcher, way_to_the_end
-    from .errors import GrammarError
+    from .errors import GrammarError, StepLimitError
     from .gbnf import turn_gbnf
     from .json_schema import LoosenedSchema, enforceable_schema, loosened_schema
     from .matcher import BITMASK_WORDS, Matcher, Mismatch, fill_bitmasks, find_mismatch
@@ -46,6 +46,7 @@ __all__ = [
     "LoosenedSchema",
     "Matcher",
     "Mismatch",
+    "StepLimitError",
     "TextFormat",
     "ToolChoice",
     "TurnConstraint",

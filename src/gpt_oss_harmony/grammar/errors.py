@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from ..errors import HarmonyError
 
-__all__ = ["GrammarError", "Report", "raise_error"]
+__all__ = ["GrammarError", "Report", "StepLimitError", "raise_error"]
 
 
 class GrammarError(ValueError, HarmonyError):
@@ -30,7 +30,7 @@ class GrammarError(ValueError, HarmonyError):
     def inside(self, pointer: str) -> GrammarError:
         """Return the same error for a schema at `pointer`, such as ``tools/functions.f#``."""
         whole = pointer + self.pointer[1:] if self.pointer.startswith("#") else self.pointer
-        return GrammarError(self.problem, remedy=self.remedy, pointer=whole, narrows=self.narrows)
+        return type(self)(self.problem, remedy=self.remedy, pointer=whole, narrows=self.narrows)
 
     def __str__(self) -> str:
         text = self.problem
@@ -40,6 +40,10 @@ class GrammarError(ValueError, HarmonyError):
             verb = "cannot allow all of" if self.narrows else "cannot enforce"
             text = f"{verb} {what} at {self.pointer}: {text}"
         return f"{text}; {self.remedy}" if self.remedy else text
+
+
+class StepLimitError(GrammarError):
+    """The schemas of a turn need more work together than `TurnOptions.schema_steps` allows."""
 
 
 Report: TypeAlias = Callable[[GrammarError], object]

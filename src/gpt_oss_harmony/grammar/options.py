@@ -61,8 +61,9 @@ class TurnOptions:
       colon, and a line break after a comma; ``"compact"`` none; ``"indented"`` only printed JSON,
       as of ``json.dumps(value, indent=2)``; ``"flexible"`` all of these and other white space of a
       bounded length. The last two need an engine with llguidance 1.8 or newer.
-    - `schema_steps`: the most work to compile one schema; the default takes about a second. Beyond
-      it, a schema is refused, or loosened to its types and property names.
+    - `schema_steps`: the most work to compile the schemas of a turn; the default takes about a
+      second. The schemas beyond it are refused, or loosened to their types and property names; if
+      that takes as much work again, `StepLimitError` is raised.
     - `canonical`: allow only one spelling of calls and JSON, the one that models write most often:
       ``<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>`` and JSON without
       white space. More tokens are then forced, which saves steps of the model.

@@ -39,11 +39,12 @@ from .rules import (
     Rules,
     Sequence,
     Special,
+    TurnGrammar,
 )
 from .turn import turn_grammar
 from .xgrammar_schema import xgrammar_schema
 
-__all__ = ["structural_tag"]
+__all__ = ["structural_tag", "tag_of_grammar"]
 
 Format = dict[str, Any]
 """A format object of xgrammar."""
@@ -70,8 +71,12 @@ def structural_tag(
     >>> tag["format"]["elements"][:2]
     [{'type': 'token', 'token': 200005}, {'type': 'const_string', 'value': 'final'}]
     """
-    rules = turn_grammar(conversation, options).rules
-    return {"type": "structural_tag", "format": _body(rules["start"], rules)}
+    return tag_of_grammar(turn_grammar(conversation, options))
+
+
+def tag_of_grammar(grammar: TurnGrammar) -> dict[str, Any]:
+    """Return the structural tag of a grammar that `turn_grammar` wrote."""
+    return {"type": "structural_tag", "format": _body(grammar.rules["start"], grammar.rules)}
 
 
 def _body(body: Body, rules: Rules) -> Format:

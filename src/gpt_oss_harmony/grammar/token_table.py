@@ -19,6 +19,7 @@ __all__ = [
     "JSON_OPTIONS",
     "MODEL_VOCABULARY_SIZE",
     "WHITE_SPACE",
+    "build_tables",
     "for_llguidance_1_0",
     "token_table",
     "with_any_spelling",
@@ -58,6 +59,15 @@ class _Table:
 def token_table() -> llguidance.LLTokenizer:
     """Return the vocabulary for llguidance; building it takes 0.4 s, once per process."""
     return llguidance.LLTokenizer(TokenizerWrapper(_Table()), slices=_SLICES)
+
+
+def build_tables() -> None:
+    """Build what the first grammar of a process needs, which blocks all its threads.
+
+    A server does this before its first request.
+    """
+    load_harmony_encoding("HarmonyGptOss").encode("é")  # not ASCII: needs the whole encoder
+    token_table()
 
 
 # Schemas

@@ -21,8 +21,9 @@ from ..conversation.messages import Conversation, checked_conversation
 from ..rendering.cache import SharedCache, fingerprint
 from ..tokens.special_tokens import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, START
 from ..typescript.json_text import Schema
-from .errors import GrammarError
+from .errors import GrammarError, StepLimitError
 from .json_schema import loosened_schema, narrowed_schema, outlined_schema
+from .json_schema.budget import Budget, budget_of
 from .matcher import Matcher
 from .options import (
     Call,
@@ -105,26 +106,33 @@ def turn_constraint(
     With ``on_unsupported="error"``, the default, no keyword is left out; see `TurnOptions`.
     """
     options = TurnOptions.checked(options)
+    with budget_of(None, "") as budget:
+        return _constraint(conversation, options, _Schemas(options, budget))
+
+
+def _constraint(
+    conversation: Conversation, options: TurnOptions, schemas: _Schemas
+) -> TurnConstraint:
     choice = options.read_tool_choice()
     calls = chosen_calls(choice, declared_calls(checked_conversation(conversation).messages))
     endings = [RuleName(f"call_{index}") for index in range(len(calls))]
     if choice.mode != "required":
         endings.insert(0, RuleName("answer"))
-    errors: list[GrammarError] = []
+    errors = schemas.errors
     ending = Choice(tuple(endings)) if len(endings) > 1 else endings[0]
     answers: list[tuple[str, object]] = []
     rules: dict[str, Body] = {"start": Sequence((*_before(options), ending))}
     rules |= _other_messages(options)
     if choice.mode != "required":
         answers = requested_schemas(conversation, options)
-        rules |= _answer(answers, options, errors)
+        rules |= _answer(answers, options, schemas)
     if calls and not options.canonical:
         # For either kind of tool: models call functions on `analysis`, too.
         rules["call_channel"] = Choice((Literal("commentary"), Literal("analysis")))
     for index, call in enumerate(calls):
-        rules |= _call(index, call, options, errors)
+        rules |= _call(index, call, options, schemas)
     rules["text"] = FreeText(options.text_tokens)
-    grammar = _compiling(rules, answers, calls, options, errors)
+    grammar = _compiling(rules, answers, calls, options, schemas)
     unenforced = tuple(error for error in errors if not error.narrows)
     narrowed = tuple(error for error in errors if error.narrows)
     return TurnConstraint(grammar, unenforced, narrowed)
@@ -141,16 +149,20 @@ def _compiling(
     answers: list[tuple[str, object]],
     calls: list[Call],
     options: TurnOptions,
-    errors: list[GrammarError],
+    schemas: _Schemas,
 ) -> TurnGrammar:
     """Return a grammar that compiles: the schemas may be too large together for the engine.
 
-    The largest schemas then keep only their types and property names, if they may be loosened.
+    The largest schemas then keep only their types and property names, if they may be loosened: no
+    more of them than necessary, which takes few trials.
     """
     grammar = TurnGrammar(rules)
     if grammar.count('imum": ') <= _SURE_BOUNDS and len(grammar) <= _SURE_SIZE:
         return grammar
-    schemas: list[tuple[str, str, object, str | None]] = [
+    problem = _engine_problem(grammar)
+    if not problem:
+        return grammar
+    of_rules: list[tuple[str, str, object, str | None]] = [
         *((f"answer_{index}", *answer, None) for index, answer in enumerate(answers)),
         *(
             (f"body_{index}", f"tools/{call.recipient}#", call.schema, call.recipient)
@@ -158,27 +170,49 @@ def _compiling(
             if call.recipient not in options.tool_texts and call.schema is not None
         ),
     ]
-    schemas.sort(key=lambda one: len(_printed_schema(rules[one[0]])))
-    while True:
-        try:
-            Matcher(grammar)
-        except GrammarError as problem:
-            while schemas and not options.loosens(schemas[-1][3]):
-                schemas.pop()
-            name, pointer, schema, _ = schemas.pop() if schemas else ("", "", True, None)
-            error = GrammarError(
-                f"the schemas of the turn are too large together: {problem.problem}",
-                remedy="use fewer tools, or fewer bounds of numbers and patterns",
-                pointer=pointer,
-            )
-            if not name:
-                raise error from problem
-            outline = outlined_schema(schema, pointer, error)
-            rules[name] = _json_text(outline.schema, options)
-            errors += outline.unenforced
-            grammar = TurnGrammar(rules)
+    loosened = [one for one in of_rules if options.loosens(one[3])]
+    loosened.sort(key=lambda one: len(_printed_schema(rules[one[0]])), reverse=True)
+    outlines: dict[str, Body] = {}
+    errors: list[list[GrammarError]] = []
+
+    def with_outlines(count: int) -> TurnGrammar:
+        """Write the grammar with outlines of the largest schemas."""
+        for name, pointer, schema, _ in loosened[len(outlines) : count]:
+            outlines[name], found = schemas.outline(schema, pointer, _too_large(problem, pointer))
+            errors.append(found)
+        return TurnGrammar({**rules, **{name: outlines[name] for name, *_ in loosened[:count]}})
+
+    fewest, most = 1, 1
+    while (failure := _engine_problem(with_outlines(min(most, len(loosened))))) != "":
+        if most >= len(loosened):
+            raise _too_large(failure, "")
+        fewest, most = most + 1, most * 2
+    most = min(most, len(loosened))
+    while fewest < most:
+        middle = (fewest + most) // 2
+        if _engine_problem(with_outlines(middle)):
+            fewest = middle + 1
         else:
-            return grammar
+            most = middle
+    schemas.errors += (error for found in errors[:most] for error in found)
+    return with_outlines(most)
+
+
+def _engine_problem(grammar: str) -> str:
+    """Return why the engine cannot compile a grammar; empty if it can."""
+    try:
+        Matcher(grammar)
+    except GrammarError as error:
+        return error.problem
+    return ""
+
+
+def _too_large(problem: str, pointer: str) -> GrammarError:
+    return GrammarError(
+        f"the schemas of the turn are too large together: {problem}",
+        remedy="use fewer tools, or fewer bounds of numbers and patterns",
+        pointer=pointer,
+    )
 
 
 def _printed_schema(body: Body) -> str:
@@ -238,21 +272,21 @@ def _message(channel: str, body: str) -> Part:
 
 
 def _answer(
-    schemas: list[tuple[str, object]], options: TurnOptions, errors: list[GrammarError]
+    answers: list[tuple[str, object]], options: TurnOptions, schemas: _Schemas
 ) -> Iterator[tuple[str, Body]]:
     header = Special(CHANNEL), Literal("final")
-    if not schemas:
+    if not answers:
         text_format = requested_text(options.response_format or {})
         body = _TEXT if text_format is None else RuleName("answer_text")
         yield "answer", Sequence((*header, Special(MESSAGE), body, Special(RETURN)))
         if text_format is not None:
             yield "answer_text", ClientText(text_rule(text_format, "response_format"))
         return
-    bodies = Choice(tuple(RuleName(f"answer_{index}") for index in range(len(schemas))))
+    bodies = Choice(tuple(RuleName(f"answer_{index}") for index in range(len(answers))))
     content_type = Sequence(()) if options.canonical else _JSON_TYPE
     yield "answer", Sequence((*header, content_type, Special(MESSAGE), bodies, Special(RETURN)))
-    for index, (pointer, schema) in enumerate(schemas):
-        yield f"answer_{index}", _json(schema, pointer, options, None, errors)
+    for index, (pointer, schema) in enumerate(answers):
+        yield f"answer_{index}", schemas.json(schema, pointer, None)
 
 
 def requested_text(response_format: Mapping[str, Any]) -> TextFormat | None:
@@ -278,7 +312,7 @@ def requested_text(response_format: Mapping[str, Any]) -> TextFormat | None:
 
 
 def _call(
-    index: int, call: Call, options: TurnOptions, errors: list[GrammarError]
+    index: int, call: Call, options: TurnOptions, schemas: _Schemas
 ) -> Iterator[tuple[str, Body]]:
     recipient, channel = f" to={call.recipient}", (Special(CHANNEL), RuleName("call_channel"))
     text_format = options.tool_texts.get(call.recipient)
@@ -287,7 +321,7 @@ def _call(
         body = ClientText(text_rule(text_format, f"tools/{call.recipient}#/format/definition"))
     elif call.schema is not None:
         content_type = _JSON_TYPE if call.is_function else _TOOL_JSON_TYPE
-        body = _json(call.schema, f"tools/{call.recipient}#", options, call.recipient, errors)
+        body = schemas.json(call.schema, f"tools/{call.recipient}#", call.recipient)
     header: tuple[Part, ...]
     if not options.canonical:
         named = Literal(recipient)
@@ -308,33 +342,72 @@ def _call(
 # of its key, which may be longer than the text. The tool's name is not part of the key: errors have
 # pointers inside the schema, and get the name afterwards.
 _Key: TypeAlias = tuple[bytes, bool, str, int]
-_written: SharedCache[_Key, tuple[str, tuple[GrammarError, ...], int]] = SharedCache(
+_Written: TypeAlias = tuple[str, tuple[GrammarError, ...], int, int]  # ..., bytes, steps
+_written: SharedCache[_Key, _Written] = SharedCache(
     16 * 1024 * 1024, lambda entry: len(entry[0]) + 500 * len(entry[1]) + entry[2]
 )
 
 
-def _json(
-    schema: Any,
-    pointer: str,
-    options: TurnOptions,
-    recipient: str | None,
-    errors: list[GrammarError],
-) -> JsonText:
-    """Write the JSON that the schema of a call or of the answer allows."""
-    data = fingerprint(schema)
-    loosens = options.loosens(recipient)
-    whitespace = "compact" if options.canonical else options.whitespace
+class _Schemas:
+    """Writes the JSON of a turn's schemas within one budget of steps.
 
-    def write() -> tuple[str, tuple[GrammarError, ...], int]:
-        compiled = loosened_schema if loosens else narrowed_schema
-        enforced, *reported = compiled(schema, steps=options.schema_steps)
-        found = *reported[0], *reported[1]
-        return _json_text(enforced, options).schema, found, len(data or b"") + 500
+    A schema pays the same if it was cached. The one that spends the last step is finished, so what
+    is written does not depend on the cache. Each after it becomes an outline.
+    """
 
-    key = data or b"", loosens, whitespace, options.schema_steps
-    try:
-        text, found, _ = write() if data is None else _written.get_or_make(key, write)
-    except GrammarError as error:
-        raise error.inside(pointer) from None
-    errors += (error.inside(pointer) for error in found)
-    return JsonText(text)
+    def __init__(self, options: TurnOptions, budget: Budget) -> None:
+        self.errors: list[GrammarError] = []
+        self._options = options
+        self._budget = budget
+        self._spent = 0
+        self._spent_on_outlines = 0
+
+    def json(self, schema: Any, pointer: str, recipient: str | None) -> JsonText:
+        """Write the JSON that the schema of a call or of the answer allows."""
+        options = self._options
+        loosens = options.loosens(recipient)
+        if self._spent > options.schema_steps:
+            if not loosens:
+                raise self._limit_error(pointer)
+            body, found = self.outline(schema, pointer, self._limit_error(pointer))
+            self.errors += found
+            return body
+        data = fingerprint(schema)
+        whitespace = "compact" if options.canonical else options.whitespace
+
+        def write() -> _Written:
+            compiled = loosened_schema if loosens else narrowed_schema
+            before = self._budget.spent
+            enforced, *reported = compiled(schema, steps=options.schema_steps)
+            found = *reported[0], *reported[1]
+            text = _json_text(enforced, options).schema
+            return text, found, len(data or b"") + 500, self._budget.spent - before
+
+        key = data or b"", loosens, whitespace, options.schema_steps
+        try:
+            made = write() if data is None else _written.get_or_make(key, write)
+        except GrammarError as error:
+            raise error.inside(pointer) from None
+        text, left_out, _, steps = made
+        self._spent += steps
+        self.errors += (error.inside(pointer) for error in left_out)
+        return JsonText(text)
+
+    def outline(
+        self, schema: object, pointer: str, error: GrammarError
+    ) -> tuple[JsonText, list[GrammarError]]:
+        """Write only types and property names, which `error` makes necessary; return all errors."""
+        before = self._budget.spent
+        outline = outlined_schema(schema, pointer, error)
+        self._spent_on_outlines += self._budget.spent - before
+        if self._spent_on_outlines > self._options.schema_steps:
+            raise self._limit_error(pointer)
+        return _json_text(outline.schema, self._options), [*outline.unenforced]
+
+    def _limit_error(self, pointer: str) -> StepLimitError:
+        return StepLimitError(
+            "compiling the schemas of the turn takes more than "
+            f"{self._options.schema_steps:,} steps together (schema_steps)",
+            remedy="use fewer tools, or fewer patterns and listed values, or raise the limit",
+            pointer=pointer,
+        )

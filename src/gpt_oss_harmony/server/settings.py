@@ -93,7 +93,7 @@ class Settings:
     )
     schema_steps: int | None = _setting(
         None,
-        "the most work to compile one schema; the default takes about a second",
+        "the most work to compile the schemas of a request; the default takes about a second",
         least=1,
     )
     close_in_time: bool = _setting(

@@ -68,12 +68,18 @@ _current: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 @contextmanager
 def budget_of(limit: int | None, pointer: str) -> Iterator[Budget]:
-    """Open a budget, which the functions called inside spend."""
+    """Open a budget, which the functions called inside spend.
+
+    At the end, an outer budget is charged with the steps, beyond its limit if need be.
+    """
+    outer = _current.get()
     opened = _current.set(budget := Budget(limit, pointer))
     try:
         yield budget
     finally:
         _current.reset(opened)
+        if outer is not None:
+            outer.spent += budget.spent
 
 
 def spend(steps: int) -> None:
