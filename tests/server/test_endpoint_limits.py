@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import re
 import socket
@@ -22,6 +23,8 @@ from gpt_oss_harmony.server import Settings, app, create_app
 from gpt_oss_harmony.server.auth import api_keys
 from gpt_oss_harmony.server.auth.api_keys import ApiKeys
 from gpt_oss_harmony.server.fair_turns import FairPool
+from gpt_oss_harmony.server.http import requests
+from gpt_oss_harmony.server.http.requests import _PIECE
 from gpt_oss_harmony.server.responses import plan
 from gpt_oss_harmony.server.store import KeyLimits, Store
 from support.responses_server import TEXT
@@ -195,6 +198,44 @@ def test_the_bytes_of_a_key_s_requests_are_limited(
     assert not quota._held
 
 
+def test_what_a_key_s_requests_are_unpacked_to_is_limited(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece at a time, which counts before the next is unpacked, and until the request ends."""
+    services = site.client.app.state.services  # type: ignore[attr-defined]
+    monkeypatch.setattr(services.decoded_bytes, "_limit", 2 * _PIECE)
+    taken: list[int] = []
+
+    def ask(size: int, key: str = site.other) -> httpx2.Response:
+        headers = {"authorization": f"Bearer {key}", "content-encoding": "gzip"}
+        headers["content-type"] = "application/json"
+        body = gzip.compress(json.dumps({"text": "x" * size}).encode())
+        answer: httpx2.Response = site.client.post(
+            "/v1/tokens/parse", content=body, headers=headers
+        )
+        return answer
+
+    decode = requests._BodyDecoder.decode
+
+    def noted(self: Any, data: bytes, *, is_last: bool) -> bytes:
+        decoded = decode(self, data, is_last=is_last)
+        taken.append(len(decoded))
+        return decoded
+
+    monkeypatch.setattr(requests._BodyDecoder, "decode", noted)
+    assert ask(2 * _PIECE - 100).status_code == 200
+    assert taken[:2] == [_PIECE, _PIECE - 88]
+    taken.clear()
+    refused = ask(40 * _PIECE)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "server_busy")
+    assert "bytes of compressed requests, unpacked" in refused.json()["error"]["message"]
+    assert len(taken) == 3
+    assert ask(100).status_code == 200
+    plain = site.ask("POST", "/v1/tokens/parse", site.other, {"text": "x" * (4 * _PIECE)})
+    assert plain.status_code == 200
+    assert not services.decoded_bytes._held
+
+
 LARGE = json.dumps({"input": "x" * 100_000}).encode()
 
 
@@ -261,3 +302,4 @@ def test_the_quotas_are_those_of_the_page() -> None:
     )
     assert f"{app._SOCKETS} WebSockets" in page
     assert f"{16 * app._LARGE_REQUESTS} MiB" in page
+    assert f"{16 * app._DECODED_REQUESTS} MiB of it" in page

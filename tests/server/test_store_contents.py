@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -228,7 +229,7 @@ def limited(database_url: str, clock: Clock) -> Iterator[Store]:
         store.responses.begin(NewResponse("r", "key", 1, {}))
         store.conversations.create(Conversation("v", "key", 1, {}))
         room = 10_000 - sum(store.quota.used("key").values())
-        upload(store, "filling", os.urandom(room - 500))
+        upload(store, "filling", os.urandom(room - 900))
         yield store
 
 
@@ -242,8 +243,8 @@ def test_everything_that_is_stored_counts(limited: Store, add: Any) -> None:
 
 def test_what_was_deleted_makes_room_and_others_are_seen(database_url: str) -> None:
     with (
-        Store(database_url, max_stored_bytes=5000) as store,
-        Store(database_url, max_stored_bytes=5000) as other,
+        Store(database_url, max_stored_bytes=6000) as store,
+        Store(database_url, max_stored_bytes=6000) as other,
     ):
         now = 0.0
         store.quota._clock = lambda: now
@@ -255,6 +256,33 @@ def test_what_was_deleted_makes_room_and_others_are_seen(database_url: str) -> N
         store.uploads.delete("a", "key")
         now += 1000
         upload(store, "c", os.urandom(2000))
+
+
+def test_two_servers_do_not_exceed_the_limit_together(database_url: str) -> None:
+    """Both have measured before anything was stored; each then adds what it may alone."""
+    with ExitStack() as opened:
+        stores = [
+            opened.enter_context(Store(database_url, max_stored_bytes=100_000)) for _ in range(2)
+        ]
+        for store in stores:
+            upload(store, f"first of {stores.index(store)}", os.urandom(100))
+        refused: list[StoreError] = []
+
+        def fill(number: int) -> None:
+            for index in range(20):
+                try:
+                    upload(stores[number], f"{number} {index}", os.urandom(9_000))
+                except StorageFullError as error:
+                    refused.append(error)
+
+        threads = [threading.Thread(target=fill, args=(number,)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        stored = sum(stores[0].quota.used("key").values())
+        assert 80_000 < stored <= 100_000
+        assert len(refused) == 40 - contents(stores[0]) + 2
 
 
 def test_a_client_sees_its_limit_and_its_use() -> None:

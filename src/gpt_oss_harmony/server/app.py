@@ -24,7 +24,7 @@ from starlette.types import Scope
 
 from ..encoding import load_harmony_encoding
 from ..engines.engine import Engine
-from ..grammar.token_table import token_table
+from ..grammar.token_table import build_tables
 from ..inspector import LiveModel, Run, inspector_routes
 from ..tools.tool import Tool
 from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options
@@ -37,7 +37,7 @@ from .completions import router as completions_router
 from .containers import router as containers_router
 from .conversations import router as conversations_router
 from .encryption import ItemCipher
-from .fair_turns import Pools
+from .fair_turns import FairSemaphore, Pools
 from .file_texts import FileTexts
 from .files import router as files_router
 from .http.errors import (
@@ -47,7 +47,7 @@ from .http.errors import (
     error_response,
     shutting_down,
 )
-from .http.requests import DecodedBodies, RequestSizeLimit, cancel_all
+from .http.requests import DECODED, DecodedBodies, RequestSizeLimit, cancel_all
 from .limited_route import in_pool
 from .live_responses import LiveResponses, answer_peer
 from .messages import router as messages_router
@@ -82,7 +82,9 @@ _SWITCH_INTERVAL = 0.001  # seconds that a thread may keep the event loop waitin
 # New objects before a collection: with Python's 700, it took a tenth of a stream's time.
 _GARBAGE = (50_000, 10, 10)
 _LARGE_REQUESTS = 8  # of the largest size that one key may have at a time
+_DECODED_REQUESTS = 2  # of the largest size, which cost their client almost nothing
 _SOCKETS = 256  # the most open WebSockets of one key
+_LARGE_MESSAGES = 4  # of WebSockets, which are read at a time, each of another key
 _BACKLOG = 2048  # connections that wait to be accepted
 _SIGNAL_INTERVAL = 0.1  # seconds between checks for a second signal
 
@@ -206,7 +208,11 @@ def _services(
             refuses_tools=settings.missing_tools == "refuse",
         ),
         request_bytes=Quota(_LARGE_REQUESTS * settings.max_request_bytes, "bytes of requests"),
+        decoded_bytes=Quota(
+            _DECODED_REQUESTS * settings.max_request_bytes, "bytes of compressed requests, unpacked"
+        ),
         sockets=Quota(_SOCKETS, "WebSockets"),
+        large_messages=FairSemaphore(_LARGE_MESSAGES, lambda owner: 1),
         telemetry=telemetry,
     )
 
@@ -238,9 +244,10 @@ def _api_routes() -> list[BaseRoute]:
 
 def _prepare_tables(*, grammar: bool) -> None:
     """Build tables that take long; during a request, this would block all threads."""
-    load_harmony_encoding("HarmonyGptOss").encode("é")  # not ASCII: needs the whole encoder
     if grammar:
-        token_table()
+        build_tables()
+    else:
+        load_harmony_encoding("HarmonyGptOss").encode("é")
 
 
 def _maintain(services: Services) -> None:
@@ -293,8 +300,13 @@ async def _admit(request: Request) -> AsyncGenerator[Run, None]:
     """Admit a request to the inspector's API, under the limits of its key."""
     services = services_of(request)
     async with counted(request) as caller:
-        with services.request_bytes.held_by(caller.owner) as take:
-            take(int(request.headers.get("content-length") or services.settings.max_request_bytes))
+        with (
+            services.request_bytes.held_by(caller.owner) as take,
+            services.decoded_bytes.held_by(caller.owner) as take_decoded,
+        ):
+            most = services.settings.max_request_bytes
+            take(int(request.headers.get("content-length") or most))
+            take_decoded(most if DECODED in request.scope else 0)
             pool = services.pools.encoding
             yield lambda function: in_pool(request, pool, caller.owner, function)
 

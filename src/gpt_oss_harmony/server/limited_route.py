@@ -2,12 +2,12 @@
 
 A request to such a route has a valid key. A request with a body counts against the limits of the
 key while it runs. A large body is read and validated in a thread. The bodies of one key together
-also have a limit.
+also have a limit, and those that were compressed a lower one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, ParamSpec, TypeVar
 
@@ -26,7 +26,7 @@ from .auth.api_keys import authenticate, counted
 from .fair_turns import FairPool
 from .http.errors import ApiError
 from .http.json import large_json_response, read_json
-from .http.requests import while_connected
+from .http.requests import DECODED, while_connected
 from .unknown_fields import IGNORED_FIELDS, UnknownFields
 
 __all__ = ["LimitedRoute", "in_pool", "written"]
@@ -73,7 +73,11 @@ class LimitedRoute(APIRoute):
             else:
                 caller = await running.enter_async_context(counted(request))
                 take = running.enter_context(services.request_bytes.held_by(caller.owner))
-                receive = _counted_receive(receive, take)
+                takes = [take]
+                if DECODED in scope:
+                    quota = services.decoded_bytes.held_by(caller.owner)
+                    takes.append(running.enter_context(quota))
+                receive = _counted_receive(receive, takes)
             for name, value in scope["path_params"].items():
                 if "\0" in value:
                     problem = "an id has no NUL; send the one that the server gave"
@@ -124,10 +128,11 @@ def _check_content_type(request: Request, *, is_form: bool) -> None:
         )
 
 
-def _counted_receive(receive: Receive, take: Callable[[int], None]) -> Receive:
+def _counted_receive(receive: Receive, takes: Sequence[Callable[[int], None]]) -> Receive:
     async def counted_receive() -> Message:
         message = await receive()
-        take(len(message.get("body", b"")))
+        for take in takes:
+            take(len(message.get("body", b"")))
         return message
 
     return counted_receive

@@ -20,7 +20,7 @@ from .admission import Admission
 from .auth.api_keys import ApiKeys
 from .auth.limits import KeyLimiter, Quota, SharedKeyLimiter
 from .encryption import ItemCipher
-from .fair_turns import Pools
+from .fair_turns import FairSemaphore, Pools
 from .file_texts import FileTexts
 from .http.errors import ApiError, shutting_down
 from .live_responses import LiveResponses
@@ -58,7 +58,9 @@ class Services:
     metrics: Metrics
     unknown_fields: UnknownFields
     request_bytes: Quota
+    decoded_bytes: Quota
     sockets: Quota
+    large_messages: FairSemaphore
     telemetry: Telemetry | None = None
     started: float = field(default_factory=time.time)
 

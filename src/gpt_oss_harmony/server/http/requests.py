@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .errors import ApiError, error_response
 
 __all__ = [
+    "DECODED",
     "DecodedBodies",
     "RequestSizeLimit",
     "cancel_all",
@@ -63,8 +64,17 @@ class RequestSizeLimit:
             await error_response(refusal, scope)(scope, receive, send)
 
 
+DECODED = "harmony.decoded"
+"""The name of an entry in a scope whose body was decoded; a key has a quota for such bodies."""
+
+_PIECE = 256 * 1024  # decoded bytes, between which others run and the quotas are checked
+
+
 class DecodedBodies:
-    """Middleware that decodes bodies in gzip and zstd; `limit` is for the decoded bytes."""
+    """Middleware that decodes bodies in gzip and zstd; `limit` is for the decoded bytes.
+
+    It passes on a piece at a time, when the piece is asked for: a few bytes may become very many.
+    """
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
@@ -82,29 +92,64 @@ class DecodedBodies:
             return
         decoder = _BodyDecoder(encoding, self._limit)
 
+        is_last = False
+
         async def decoded_receive() -> Message:
-            message = await receive()
-            if message["type"] != "http.request":
-                return message
-            is_last = not message.get("more_body", False)
-            return {**message, "body": decoder.decode(message.get("body", b""), is_last=is_last)}
+            nonlocal is_last
+            if decoder.has_more:
+                await asyncio.sleep(0)
+                message: Message = {"type": "http.request", "body": b""}
+            else:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return message
+                is_last = not message.get("more_body", False)
+            body = decoder.decode(message.get("body", b""), is_last=is_last)
+            return {**message, "body": body, "more_body": decoder.has_more or not is_last}
 
         replaced = (b"content-encoding", b"content-length")
         kept = [(name, value) for name, value in scope["headers"] if name not in replaced]
         kept.append((b"transfer-encoding", b"chunked"))  # the new length is not known yet
-        await self._app({**scope, "headers": kept}, decoded_receive, send)
+        await self._app({**scope, "headers": kept, DECODED: True}, decoded_receive, send)
 
 
 class _Decoder(Protocol):
+    """A decoder as in the standard library: it keeps the input that it has not read yet."""
+
     @property
     def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
     @property
     def unused_data(self) -> bytes: ...
     def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
 
 
+class _Gzip:
+    """A decoder of gzip; that of `zlib` returns the input that it has not read."""
+
+    def __init__(self) -> None:
+        self._gzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        self.needs_input = True
+
+    @property
+    def eof(self) -> bool:
+        return self._gzip.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._gzip.unused_data
+
+    def decompress(self, data: bytes, max_length: int = 0, /) -> bytes:
+        decoded = self._gzip.decompress(self._gzip.unconsumed_tail + data, max_length)
+        # Its buffer may have more, even if it has read everything.
+        is_full = len(decoded) == max_length
+        self.needs_input = not (is_full or self._gzip.unconsumed_tail) and not self._gzip.eof
+        return decoded
+
+
 _DECODERS: dict[str, Callable[[], _Decoder]] = {
-    "gzip": lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
+    "gzip": lambda: _Gzip(),
 }
 _DECODING_ERRORS: tuple[type[Exception], ...] = (zlib.error,)
 with suppress(ImportError):  # an environment may be older than this dependency
@@ -114,27 +159,32 @@ with suppress(ImportError):  # an environment may be older than this dependency
 
 
 class _BodyDecoder:
-    """Decodes a body piece by piece, up to a limit; raises `ApiError`."""
+    """Decodes a body piece by piece, up to a limit; raises `ApiError`.
+
+    While `has_more` is true, `decode` returns the next piece of what it has got.
+    """
 
     def __init__(self, encoding: str, limit: int) -> None:
         self._decoder = _DECODERS[encoding]()
         self._encoding = encoding
         self._limit = self._room = limit
+        self.has_more = False
 
     def decode(self, data: bytes, *, is_last: bool) -> bytes:
         decoded = b""
         try:
-            if data and not self._decoder.eof:
-                decoded = self._decoder.decompress(data, self._room + 1)
+            if (data or self.has_more) and not self._decoder.eof:
+                decoded = self._decoder.decompress(data, min(self._room + 1, _PIECE))
                 data = b""
         except _DECODING_ERRORS:
             raise self._error("it is damaged") from None
         if len(decoded) > self._room:
             raise request_too_large("decoded request", self._limit)
         self._room -= len(decoded)
+        self.has_more = bool(decoded) and not (self._decoder.eof or self._decoder.needs_input)
         if data or self._decoder.unused_data:
             raise self._error("there is more data after its end")
-        if is_last and not self._decoder.eof:
+        if is_last and not self.has_more and not self._decoder.eof:
             raise self._error("its end is missing")
         return decoded
 

@@ -38,8 +38,9 @@ class StoredCompletions(DescribedRows[StoredCompletion]):
 
     def add(self, completion: StoredCompletion) -> None:
         """Store a completion. Raises `StorageFullError` if the owner has no room for it."""
-        self._quota.add(completion.owner, size_of(completion.completion, completion.messages))
-        with self._database.writing() as connection:
+        size = size_of(completion.completion, completion.messages)
+        adding = self._quota.adding(completion.owner, size, rows=1)
+        with adding, self._database.writing() as connection:
             connection.execute(insert(chat_completions).values(**vars(completion)))
 
     def page(

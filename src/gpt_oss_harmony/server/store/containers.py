@@ -26,7 +26,7 @@ from .files import (
     read_content,
     sweep,
 )
-from .owned_data import ROW_BYTES, Quota
+from .owned_data import Quota
 from .response_chains import visible
 from .rows import Order, OwnedRows, Page
 from .running_servers import ServerClock
@@ -73,8 +73,8 @@ class Containers(OwnedRows[StoredContainer]):
 
     def add(self, container: StoredContainer, copies: Mapping[str, str]) -> None:
         """Store a container with copies of files; `copies` maps ids of files to ids of copies."""
-        self._quota.add(container.owner, ROW_BYTES * (1 + len(copies)))
-        with changing_files(self._database, container.owner) as connection:
+        adding = self._quota.adding(container.owner, 0, rows=1 + len(copies))
+        with adding, changing_files(self._database, container.owner) as connection:
             connection.execute(insert(containers).values(**vars(container)))
             for file_id, new_id in copies.items():
                 self._copy(connection, container.id, container.owner, file_id, new_id)
@@ -118,15 +118,15 @@ class Containers(OwnedRows[StoredContainer]):
 
     def add_file(self, file: UploadedFile, data: bytes) -> None:
         """Put a file into a container."""
-        self._quota.add(file.owner, len(data))
-        with changing_files(self._database, file.owner) as connection:
+        adding = self._quota.adding(file.owner, len(data), rows=2)
+        with adding, changing_files(self._database, file.owner) as connection:
             self._adopt(connection, str(file.container_id), file.owner)
             insert_file(connection, file, data)
 
     def copy_file(self, id: str, owner: str, file_id: str, new_id: str) -> UploadedFile:
         """Put a copy of a file into a container; return the copy."""
-        self._quota.add(owner, ROW_BYTES)
-        with changing_files(self._database, owner) as connection:
+        adding = self._quota.adding(owner, 0, rows=1)
+        with adding, changing_files(self._database, owner) as connection:
             self._adopt(connection, id, owner)
             return self._copy(connection, id, owner, file_id, new_id)
 
@@ -258,14 +258,16 @@ class ContainerFiles:
             owner = connection.execute(query).scalar()
         if owner is None:
             raise NotFoundError("response", response_id)
-        self._quota.add(owner, sum(len(file.data) for file in files))
+        adding = self._quota.adding(
+            owner, sum(len(file.data) for file in files), rows=2 * len(files)
+        )
         added = [
             ContainerFile(
                 file.id, file.container_id, file.path, file.mime_type, len(file.data), now
             )
             for file in files
         ]
-        with changing_files(self._database, owner) as connection:
+        with adding, changing_files(self._database, owner) as connection:
             if connection.execute(query.with_for_update(read=True)).first() is None:
                 raise NotFoundError("response", response_id)
             of_response = container_files.c.response_id == response_id

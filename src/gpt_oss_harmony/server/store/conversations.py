@@ -61,8 +61,9 @@ class Conversations(DescribedRows[Conversation]):
         Raises `ItemIdError`, and `StorageFullError` if the owner has no room for it.
         """
         check_ids(items)
-        self._quota.add(conversation.owner, size_of(conversation.metadata, *map(ITEM, items)))
-        with self._database.writing() as connection:
+        size = size_of(conversation.metadata, *map(ITEM, items))
+        adding = self._quota.adding(conversation.owner, size, rows=1 + len(items))
+        with adding, self._database.writing() as connection:
             connection.execute(insert(conversations).values(vars(conversation)))
             self._append(connection, conversation, items)
 
@@ -108,8 +109,8 @@ class Conversations(DescribedRows[Conversation]):
         `StorageFullError` if the owner has no room for them.
         """
         check_ids(items)
-        self._quota.add(owner, size_of(*map(ITEM, items)))
-        with self._database.writing() as connection:
+        adding = self._quota.adding(owner, size_of(*map(ITEM, items)), rows=len(items))
+        with adding, self._database.writing() as connection:
             conversation = self.read(connection, id, owner, to_write=True)
             taken = _existing_ids(connection, id, [item.id for item in items])
             for item in items:

@@ -154,8 +154,8 @@ class Uploads(OwnedRows[UploadedFile]):
 
     def add(self, file: UploadedFile, data: bytes) -> None:
         """Store a file. Raises `StorageFullError` if the owner has no room for it."""
-        self._quota.add(file.owner, len(data))
-        with changing_files(self._database, file.owner) as connection:
+        adding = self._quota.adding(file.owner, len(data), rows=2)
+        with adding, changing_files(self._database, file.owner) as connection:
             insert_file(connection, file, data)
 
     def data(self, id: str, owner: str) -> bytes:

@@ -45,9 +45,9 @@ class MessageThreads(OwnedRows[MessageThread]):
         thread at once, both do; a later one with the old id finds none. Raises `StorageFullError`
         if the owner has no room for it.
         """
-        self._quota.add(thread.owner, size_of(thread.settings, thread.messages))
+        adding = self._quota.adding(thread.owner, size_of(thread.settings, thread.messages), rows=1)
         table = message_threads
-        with self._database.writing() as connection:
+        with adding, self._database.writing() as connection:
             if after is not None:
                 is_before = (table.c.id == after, table.c.owner == thread.owner)
                 connection.execute(delete(table).where(*is_before))

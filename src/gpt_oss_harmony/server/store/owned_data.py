@@ -12,12 +12,13 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
+    Connection,
     LargeBinary,
     Select,
     String,
@@ -28,18 +29,20 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.types import TypeDecorator
 
 from .database import DELETIONS, Database, deletion
 from .errors import StorageFullError
 from .running_servers import ServerClock
-from .tables import METADATA, api_keys, key_requests, responses
+from .tables import METADATA, api_keys, key_requests, responses, stored_bytes
 
-__all__ = ["ROW_BYTES", "OwnedData", "OwnedRow", "Quota", "owned_tables", "size_of"]
+__all__ = ["OwnedData", "OwnedRow", "Quota", "owned_tables", "size_of"]
 
 _BATCH = 100  # rows that are read at a time
 _FORGOTTEN = "deleted"  # the name of a key whose owner's data was deleted
-ROW_BYTES = 200  # bytes that a row takes besides its texts and bytes
+_ROW_BYTES = 200  # bytes that a row takes besides its texts and bytes
+_NEW_ROW = 2 * _ROW_BYTES  # with ids, hashes and names: more than it will be when it is measured
 _VALUE = 4  # bytes of punctuation, or of a number
 _LEAST_SECONDS = 2.0  # for which a measurement is used, or a multiple of the time that it took
 _MULTIPLE = 50
@@ -107,6 +110,7 @@ class OwnedData:
                 .where(api_keys.c.id == owner)
                 .values(name=_FORGOTTEN, revoked_at=revoked_at)
             )
+            connection.execute(delete(stored_bytes).where(stored_bytes.c.id == owner))
             for table in reversed(owned_tables()):
                 if "owner" in table.c:  # the rows of other tables are deleted with these
                     connection.execute(delete(table).where(table.c.owner == owner))
@@ -154,20 +158,24 @@ def _as_json(name: str, value: Any) -> Any:
 # The limit of an owner
 
 
-@dataclass
-class _Measured:
+class _Measured(NamedTuple):
     bytes: dict[str, int]  # by table
-    total: int  # of them, and what was added since
+    added: int  # at that time, in `stored_bytes`
     until: float
-    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def total(self, added: int) -> int:
+        """Return what is stored after these bytes were added; deletions since are not seen."""
+        is_new = added < self.added  # the owner's data was deleted, and with it this number
+        return sum(self.bytes.values()) + (added if is_new else added - self.added)
 
 
 class Quota:
     """The stored bytes of owners; `limit` is the most of each, None for no limit.
 
     The database measures them, over all tables with rows of owners. As this takes longer the more
-    is stored, a result is used for a while, and what this process has added since is counted with
-    it. Other servers' additions and all deletions are seen with the next measurement.
+    is stored, a result is used for a while. What all servers have added since is counted with it:
+    each adds to a number in the database, in the transaction that stores the bytes. So no two of
+    them exceed the limit together. Deletions are seen with the next measurement.
     """
 
     def __init__(
@@ -184,26 +192,33 @@ class Quota:
         self._measured: dict[str, _Measured] = {}
         self._lock = threading.Lock()
 
-    def add(self, owner: str, size: int) -> None:
-        """Count bytes that are about to be stored.
+    @contextmanager
+    def adding(self, owner: str, size: int, *, rows: int) -> Generator[None, None, None]:
+        """Count bytes and rows that are stored in this block, in one transaction with them.
 
-        Raises `StorageFullError` if the owner has no room for them.
+        Raises `StorageFullError` if the owner has no room for them; then nothing is stored.
         """
         if self.limit is None:
+            yield
             return
+        size += rows * _NEW_ROW
         measured = self._current(owner)
-        with measured.lock:
-            if measured.total + size > self.limit:
-                self.on_refusal()
-                raise StorageFullError(measured.total, size, self.limit)
-            measured.total += size
+        self._check(measured, measured.added + size, size)  # before anything is written
+        with self._database.writing() as connection:
+            yield
+            # Last, because others wait for this row until the end of the transaction.
+            self._check(measured, _add(connection, owner, size), size)
 
-    def note(self, owner: str, size: int) -> None:
-        """Count bytes that are stored in any case, such as the output of a response that began."""
+    def note(self, connection: Connection, owner: str, size: int, *, rows: int) -> None:
+        """Count what is stored in any case, such as the output of a response that began."""
         if self.limit is not None:
-            measured = self._current(owner)
-            with measured.lock:
-                measured.total += size
+            _add(connection, owner, size + rows * _NEW_ROW)
+
+    def _check(self, measured: _Measured, added: int, size: int) -> None:
+        total = measured.total(added)
+        if self.limit is not None and total > self.limit:
+            self.on_refusal()
+            raise StorageFullError(total - size, size, self.limit)
 
     def used(self, owner: str) -> dict[str, int]:
         """Measure the bytes of an owner now, by table; leave out tables without rows."""
@@ -220,6 +235,7 @@ class Quota:
         begun = self._clock()
         sizes: dict[str, int] = {}
         with self._database.reading() as connection:
+            added = _added(connection, owner)
             for table in owned_tables():
                 if table is not key_requests:
                     size = _stored_size(table, is_sqlite=self._database.is_sqlite)
@@ -227,11 +243,28 @@ class Quota:
                     sizes[table.name] = int(connection.execute(query).scalar_one() or 0)
         now = self._clock()
         until = now + max(_LEAST_SECONDS, _MULTIPLE * (now - begun))
-        measured = _Measured(sizes, sum(sizes.values()), until)
+        measured = _Measured(sizes, added, until)
         with self._lock:
             self._measured = {id: each for id, each in self._measured.items() if each.until > begun}
             self._measured[owner] = measured
         return measured
+
+
+def _add(connection: Connection, owner: str, size: int) -> int:
+    """Add to the bytes of an owner; return the sum with those of all transactions before."""
+    insertion = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    column = stored_bytes.c.added
+    connection.execute(
+        insertion(stored_bytes)
+        .values(id=owner, added=size)
+        .on_conflict_do_update(index_elements=["id"], set_={"added": column + size})
+    )
+    return _added(connection, owner)
+
+
+def _added(connection: Connection, owner: str) -> int:
+    query = select(stored_bytes.c.added).where(stored_bytes.c.id == owner)
+    return connection.execute(query).scalar() or 0
 
 
 def size_of(*values: Any) -> int:
@@ -256,7 +289,7 @@ def size_of(*values: Any) -> int:
 def _stored_size(table: Table, *, is_sqlite: bool) -> ColumnElement[Any]:
     """Return the bytes of the selected rows of a table."""
     length = func.length if is_sqlite and not _BYTE_LENGTH else func.octet_length
-    size: ColumnElement[Any] = literal(ROW_BYTES)
+    size: ColumnElement[Any] = literal(_ROW_BYTES)
     for column in table.c:
         kind = column.type.impl if isinstance(column.type, TypeDecorator) else column.type
         if isinstance(kind, (LargeBinary, String)):

@@ -145,12 +145,12 @@ class Responses:
         """
         check_ids(response.input)
         size = size_of(response.body, *map(ITEM, response.input))
-        self._quota.add(response.owner, size)
         previous = response.previous_response_id
         taken = self._claims.taken(
             response.claims, response.owner, response.id, response.expires_at
         )
-        with taken, self._database.writing() as connection:
+        adding = self._quota.adding(response.owner, size, rows=1 + len(response.input))
+        with taken, adding, self._database.writing() as connection:
             if previous is not None:
                 is_visible = visible_to(response.owner, self._server.now(), previous)
                 query = select(responses.c.id).where(is_visible)
@@ -225,7 +225,8 @@ class Responses:
                         connection, response.conversation_id, response.owner, added
                     )
                     replace_sessions(connection, response.conversation_id, sessions)
-        self._quota.note(response.owner, size_of(blob, *map(ITEM, output)))
+            size = size_of(blob, *map(ITEM, output))
+            self._quota.note(connection, response.owner, size, rows=len(output))
         return True
 
     def get(self, id: str, owner: str) -> StoredResponse:

@@ -43,6 +43,7 @@ __all__ = [
     "response_items",
     "response_sessions",
     "responses",
+    "stored_bytes",
 ]
 
 
@@ -286,6 +287,12 @@ message_threads = Table(
     Column("expires_at", BigInteger, index=True),
     Column("settings", JsonText, nullable=False),
     Column("messages", JsonText, nullable=False),
+)
+stored_bytes = Table(
+    "stored_bytes",
+    METADATA,
+    Column("id", AnyText, primary_key=True),  # of an owner
+    Column("added", BigInteger, nullable=False),  # bytes by all servers; never less
 )
 api_keys = Table(
     "api_keys",
