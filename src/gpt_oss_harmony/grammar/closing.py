@@ -22,8 +22,8 @@ from ..tokens.special_tokens import CALL, END, FIRST_SPECIAL, MESSAGE, RETURN
 from ..tokens.vocabulary import load_vocabulary
 from .errors import GrammarError
 from .matcher import BITMASK_WORDS, Matcher
-from .rules import TurnGrammar
-from .shortest import Needs, TextRule, needs_of
+from .number_limits import is_allowed, open_text
+from .shortest import TextRule, needs_of
 
 __all__ = ["ClosingMatcher", "way_to_the_end"]
 
@@ -91,7 +91,7 @@ def _preferred(*, in_text: bool) -> tuple[list[int], list[int]]:
 
 def _way(matcher: Matcher, most: int, *, long_tokens: bool) -> list[int] | None:
     state, way = matcher.copy(), list[int]()
-    texts = _needs(matcher.grammar).texts
+    texts = needs_of(matcher.grammar).texts
     while len(way) <= most and not state.is_finished:
         forced = state.forced_tokens()
         if not forced:
@@ -109,33 +109,14 @@ def _way(matcher: Matcher, most: int, *, long_tokens: bool) -> list[int] | None:
 def _can_close(mask: bytes) -> bool:
     """Return whether a token closes the text or the value, so that nothing is missing in it."""
     closers = _closers(in_text=_in_text(mask))
-    return any(_allows(mask, token) for token in closers)
-
-
-def _needs(grammar: str) -> Needs:
-    return needs_of(grammar.rules) if isinstance(grammar, TurnGrammar) else Needs()
-
-
-_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*("|$)')
-
-
-def _body(tokens: Sequence[int]) -> bytes | None:
-    """Return the body that the last message has so far; None in a header."""
-    for index in range(len(tokens) - 1, -1, -1):
-        if tokens[index] >= FIRST_SPECIAL:
-            if tokens[index] != MESSAGE:
-                return None
-            vocabulary = load_vocabulary()
-            return b"".join(vocabulary[token] for token in tokens[index + 1 :])
-    return None
+    return any(is_allowed(mask, token) for token in closers)
 
 
 def _rest_of_text(state: Matcher, texts: Iterable[TextRule]) -> list[int]:
     """Return the fewest tokens that complete the JSON text at the end; none outside a text."""
-    body = _body(state.tokens)
     try:
-        _, quote, written = _TEXTS.sub(_only_open, (body or b"").decode()).rpartition('"')
-        begun = json.loads(f'"{written}"') if quote else None
+        written = open_text(state.tokens)
+        begun = None if written is None else json.loads(f'"{written}"')
     except ValueError:  # it ends inside a character or an escape
         return []
     if begun is None:
@@ -153,31 +134,31 @@ def _rest_of_text(state: Matcher, texts: Iterable[TextRule]) -> list[int]:
     return min(found, key=len, default=[])
 
 
-def _only_open(text: re.Match[str]) -> str:
-    return "" if text[1] else text[0]
-
-
 _OPENERS = re.compile(rb"[{\[,]")
+_SIGNS = re.compile(rb'[{\[,"]')
 _QUOTES_OF_A_STEP = 2  # one that ends a text, and one that begins the next
 _MOST_OPENERS = 12
 
 
 @functools.cache
-def _openers() -> list[int]:
-    """Return, for each token, how many values or texts it may begin."""
-    counts = [
-        len(_OPENERS.findall(token)) + max(0, token.count(b'"') - _QUOTES_OF_A_STEP)
-        for token in load_vocabulary()
-    ]
-    return counts + [0] * (8 * 4 * BITMASK_WORDS - len(counts))
+def _openers() -> dict[int, int]:
+    """Return how many values or texts a token may begin; without those that begin none."""
+    counts = {
+        token: len(_OPENERS.findall(text)) + max(0, text.count(b'"') - _QUOTES_OF_A_STEP)
+        for token, text in enumerate(load_vocabulary())
+        if _SIGNS.search(text)
+    }
+    return {token: count for token, count in counts.items() if count}
 
 
 @functools.cache
 def _with_openers(most: int) -> int:
     """Return the mask of the tokens that begin at most so many values."""
-    counts = _openers()
-    bits = "".join("1" if counts[token] <= most else "0" for token in reversed(range(len(counts))))
-    return int(bits, 2)
+    mask = bytearray(b"\xff" * (4 * BITMASK_WORDS))
+    for token, count in _openers().items():
+        if count > most:
+            mask[token >> 3] &= ~(1 << (token & 7))
+    return int.from_bytes(mask, "little")
 
 
 @functools.cache
@@ -187,18 +168,14 @@ def _signs_of_text() -> list[int]:
 
 
 def _in_text(mask: bytes) -> bool:
-    return any(_allows(mask, token) for token in _signs_of_text())
-
-
-def _allows(mask: bytes, token: int) -> bool:
-    return token >> 3 < len(mask) and bool(mask[token >> 3] >> (token & 7) & 1)
+    return any(is_allowed(mask, token) for token in _signs_of_text())
 
 
 def _closer(mask: bytes, before: list[int], *, long_tokens: bool) -> int:
     """Return an allowed token that leads to the end, not the same one three times if possible."""
     closers, fillers = _preferred(in_text=_in_text(mask))
     for token in closers if long_tokens else [*closers, *fillers]:
-        if _allows(mask, token) and before != [token, token]:
+        if is_allowed(mask, token) and before != [token, token]:
             return token
     vocabulary = load_vocabulary()
     drawn: list[int] = []
@@ -242,7 +219,7 @@ class ClosingMatcher:
             raise GrammarError("tokens and reserve: expected positive integers")
         self._matcher = Matcher(grammar)
         self._reserve = reserve
-        needs = _needs(grammar)
+        needs = needs_of(grammar)
         encode = load_harmony_encoding("HarmonyGptOss").encode
         self._value = len(encode(needs.value))
         self._text = needs.text // 2 + (4 if needs.value else 0)
@@ -291,11 +268,11 @@ class ClosingMatcher:
     def plain(self) -> Matcher | None:
         """The matcher of the grammar; None if the turn is near its end, and the masks differ."""
         is_free = self._openers() >= _MOST_OPENERS and not self.is_closing
-        return self._matcher if is_free else None
+        return self._matcher.plain if is_free else None
 
     def allows(self, token: int) -> bool:
         """Return whether a token may come next."""
-        return _allows(self.bitmask(), token)
+        return is_allowed(self.bitmask(), token)
 
     def forced_tokens(self) -> list[int]:
         """Return the tokens that must come next: the way to the end once the turn is closing."""
@@ -324,7 +301,7 @@ class ClosingMatcher:
             self.way = self.way[1:]
         else:
             self._since += 1
-            openers = max(_openers()[token], int(self._in_header))
+            openers = max(_openers().get(token, 0), int(self._in_header))
             self._grown += openers * self._value + self._step
         if token >= FIRST_SPECIAL:
             self._in_header = token != MESSAGE

@@ -42,7 +42,7 @@ _MOST_REPEATED = 1_000  # llama.cpp rejects 2,000
 _JSON_RULES = r"""json-char ::= [^"\\\x00-\x1F\x7F] | "\\" ["\\bfnrt]
 json-string ::= "\"" json-char* "\""
 json-integer ::= "-"? ("0" | [1-9] [0-9]{0,17})
-json-number ::= json-integer ("." [0-9]{1,17})? ([eE] [-+]? [0-9]{1,3})?
+json-number ::= json-integer ("." [0-9]{1,17})? ([eE] ("-" [0-9]{1,3} | "+"? ([0-9]{1,2} | "1" [0-9]{2} | "2" [0-8] [0-9])))?
 json-comma ::= "," " "?
 json-colon ::= ":" " "?
 json-array ::= "[" (json-value (json-comma json-value)*)? "]"

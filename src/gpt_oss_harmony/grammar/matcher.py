@@ -18,6 +18,14 @@ from ..tokens.special_tokens import VOCABULARY_SIZE
 from ..tokens.tokenizer import collection_of_ids
 from .engine_trial import ENGINE_FUEL
 from .errors import GrammarError
+from .number_limits import (
+    NUMBERS_LINE,
+    is_allowed,
+    large_numbers,
+    may_be_refused,
+    refused_after,
+    text_token,
+)
 from .token_table import MODEL_VOCABULARY_SIZE, token_table
 
 __all__ = [
@@ -84,7 +92,15 @@ class Matcher:
     True
     """
 
-    __slots__ = ("_compiled", "_counts", "_grammar", "_marks", "_matcher", "_tokens")
+    __slots__ = (
+        "_compiled",
+        "_counts",
+        "_grammar",
+        "_limits_numbers",
+        "_marks",
+        "_matcher",
+        "_tokens",
+    )
 
     def __init__(self, grammar: str) -> None:
         if not isinstance(grammar, str):
@@ -92,6 +108,7 @@ class Matcher:
             raise wrong_type("grammar", "the text of a grammar", grammar, remedy)
         self._grammar = grammar
         self._counts = _COUNTS_TOKENS in grammar
+        self._limits_numbers = NUMBERS_LINE in grammar
         self._tokens: list[int] = []
         # If the engine counts tokens, it cannot take them back; it then needs two states.
         self._marks: list[tuple[int, LLMatcher]] = []
@@ -115,14 +132,24 @@ class Matcher:
 
     @property
     def plain(self) -> Matcher | None:
-        """The matcher itself: its mask is that of the grammar; see `ClosingMatcher`."""
-        return self
+        """The matcher itself if its mask is the engine's; None if a number may become too large."""
+        return None if self._limits_numbers and may_be_refused(self._tokens) else self
 
     def bitmask(self) -> bytes:
         """Return a bit for each logit of the model, lowest first: 1 if the token may come next.
 
         It has 25,136 bytes; ``numpy.unpackbits(…, bitorder="little")`` turns it into bits.
         """
+        mask = self._engine_mask()
+        refused = refused_after(self._tokens, mask) if self._limits_numbers else ()
+        if not refused:
+            return mask
+        without = bytearray(mask)
+        for token in refused:
+            without[token >> 3] &= ~(1 << (token & 7))
+        return bytes(without)
+
+    def _engine_mask(self) -> bytes:
         mask = self._matcher.compute_bitmask()
         if self._matcher.is_error():
             self.recover()
@@ -163,6 +190,14 @@ class Matcher:
     def accept_all(self, tokens: Sequence[int]) -> int:
         """Take tokens up to the first that is not allowed; return how many were taken."""
         valid = _before_unknown(tokens)
+        taken = 0
+        for place in large_numbers(self._tokens, valid) if self._limits_numbers else ():
+            taken += self._take(valid[taken:place])
+            if taken < place or not is_allowed(self._engine_mask(), text_token()):
+                return taken
+        return taken + self._take(valid[taken:])
+
+    def _take(self, valid: list[int]) -> int:
         taken = self._matcher.try_consume_tokens(valid)
         self._tokens += valid[:taken]
         if taken < len(valid) and self._gave_up(valid[taken]):
@@ -190,9 +225,11 @@ class Matcher:
 
         The result is the same as that of `accept_all`.
         """
-        if self._counts:  # the engine ignores limits on tokens while it looks ahead
-            return self.copy().accept_all(tokens)
-        return self._matcher.validate_tokens(_before_unknown(tokens))
+        valid = _before_unknown(tokens)
+        # The engine ignores limits on tokens while it looks ahead.
+        if self._counts or (self._limits_numbers and large_numbers(self._tokens, valid)):
+            return self.copy().accept_all(valid)
+        return self._matcher.validate_tokens(valid)
 
     def fill_draft(self, tokens: Sequence[int], bitmasks: NDArray[np.int32]) -> int:
         """Compute the bitmasks that a model needs to verify a draft, without taking its tokens.
@@ -241,6 +278,7 @@ class Matcher:
         twin = Matcher.__new__(Matcher)
         twin._grammar = self._grammar
         twin._counts = self._counts
+        twin._limits_numbers = self._limits_numbers
         twin._marks = self._marks
         twin._compiled = self._compiled
         twin._matcher = self._matcher.deep_copy()

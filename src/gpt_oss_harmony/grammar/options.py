@@ -61,6 +61,8 @@ class TurnOptions:
       colon, and a line break after a comma; ``"compact"`` none; ``"indented"`` only printed JSON,
       as of ``json.dumps(value, indent=2)``; ``"flexible"`` all of these and other white space of a
       bounded length. The last two need an engine with llguidance 1.8 or newer.
+    - `numbers`: the numbers in JSON. ``"64-bit"``: integers of 64 bits with a sign, and other
+      numbers that a double can hold. ``"any"``: also ``1e999``. A bound in a schema is not widened.
     - `schema_steps`: the most work to compile the schemas of a turn; the default takes about a
       second. The schemas beyond it are refused, or loosened to their types and property names; if
       that takes as much work again, `StepLimitError` is raised.
@@ -83,6 +85,7 @@ class TurnOptions:
     on_unsupported: Literal["error", "loosen"] = "error"
     strict_tools: frozenset[str] = frozenset()
     whitespace: Literal["separators", "compact", "flexible", "indented"] = "separators"
+    numbers: Literal["64-bit", "any"] = "64-bit"
     schema_steps: int = STEP_LIMIT
     canonical: bool = False
 
@@ -111,6 +114,10 @@ class TurnOptions:
         if self.on_unsupported not in ("error", "loosen"):
             raise GrammarError(
                 f"on_unsupported: {self.on_unsupported!r} is unknown", remedy="use error or loosen"
+            )
+        if self.numbers not in ("64-bit", "any"):
+            raise GrammarError(
+                f"numbers: {self.numbers!r:.80} is unknown", remedy="use 64-bit or any"
             )
         if self.whitespace not in WHITE_SPACE:
             raise GrammarError(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from ..tokens.special_tokens import SPECIAL_TEXTS
+from .number_limits import NUMBERS_LINE
 from .text_formats import TEXT_PATTERN
 
 __all__ = [
@@ -112,16 +113,27 @@ class TurnGrammar(str):
 
     rules: Rules
 
-    def __new__(cls, rules: Rules) -> TurnGrammar:
-        """Print the rules, one a line."""
+    def __new__(cls, rules: Rules, *, limits_numbers: bool = True) -> TurnGrammar:
+        """Print the rules, one a line, and `NUMBERS_LINE` if the numbers of JSON are limited.
+
+        In texts in a format of the client, what looks like a number may be anything.
+        """
         text = "".join(f"{name}{_printed_body(body)}\n" for name, body in rules.items())
-        grammar = super().__new__(cls, f"{text}TEXT: /{TEXT_PATTERN}/\n")
+        bodies = rules.values()
+        has_json = any(isinstance(body, JsonText) for body in bodies)
+        is_limited = has_json and not any(isinstance(body, ClientText) for body in bodies)
+        line = NUMBERS_LINE if limits_numbers and is_limited else ""
+        grammar = super().__new__(cls, f"{text}TEXT: /{TEXT_PATTERN}/\n{line}")
         grammar.rules = rules
         return grammar
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy the rules; the text follows from them."""
-        return TurnGrammar, (self.rules,)
+        return _grammar, (self.rules, self.endswith(NUMBERS_LINE))
+
+
+def _grammar(rules: Rules, limits_numbers: bool) -> TurnGrammar:
+    return TurnGrammar(rules, limits_numbers=limits_numbers)
 
 
 def _printed_body(body: Body) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -15,10 +16,10 @@ from typing import Any, NamedTuple
 from .errors import GrammarError
 from .json_schema.pattern_automata import TooLargeError, character_steps, pattern_graph
 from .json_schema.pattern_parser import Alternatives, Characters, Edge, Node, Repeat, read_pattern
-from .rules import JsonText, Rules
 
 __all__ = ["Needs", "TextRule", "needs_of"]
 
+_JSON_RULE = re.compile(r"^\w+: %json (\{.*\})$", re.MULTILINE)
 _SETS = 600
 _ROUNDS = 40
 _LONGEST = 4_000
@@ -48,9 +49,10 @@ class Needs(NamedTuple):
     text: int = 0
 
 
-def needs_of(rules: Rules) -> Needs:
-    """Return the needs of all schemas of a turn's grammar."""
-    found = [_needs(body.schema) for body in rules.values() if isinstance(body, JsonText)]
+@functools.lru_cache(maxsize=64)
+def needs_of(grammar: str) -> Needs:
+    """Return the needs of all schemas of a grammar; in its text, each is a rule of its own."""
+    found = [_needs(schema) for schema in _JSON_RULE.findall(grammar)]
     texts = dict.fromkeys(text for one in found for text in one.texts)
     value = max((one.value for one in found), key=len, default="")
     return Needs(tuple(texts), value, max((one.text for one in found), default=0))

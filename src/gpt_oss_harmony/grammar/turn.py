@@ -156,7 +156,8 @@ def _compiling(
     The largest schemas then keep only their types and property names, if they may be loosened: no
     more of them than necessary, which takes few trials.
     """
-    grammar = TurnGrammar(rules)
+    limits_numbers = options.numbers == "64-bit"
+    grammar = TurnGrammar(rules, limits_numbers=limits_numbers)
     if grammar.count('imum": ') <= _SURE_BOUNDS and len(grammar) <= _SURE_SIZE:
         return grammar
     problem = _engine_problem(grammar)
@@ -180,7 +181,8 @@ def _compiling(
         for name, pointer, schema, _ in loosened[len(outlines) : count]:
             outlines[name], found = schemas.outline(schema, pointer, _too_large(problem, pointer))
             errors.append(found)
-        return TurnGrammar({**rules, **{name: outlines[name] for name, *_ in loosened[:count]}})
+        outlined = {name: outlines[name] for name, *_ in loosened[:count]}
+        return TurnGrammar({**rules, **outlined}, limits_numbers=limits_numbers)
 
     fewest, most = 1, 1
     while (failure := _engine_problem(with_outlines(min(most, len(loosened))))) != "":

@@ -167,8 +167,13 @@ LARGEST_INTEGER = 2**63 - 1
 
 _LARGEST_FLOAT = Fraction(2**63 - 1024)
 _LARGEST_ROUND_FLOAT = Fraction(9 * 10**18)
-_OPEN_LIMIT = 10**18 - 1000
-"""The number from which on the engine needs a second bound."""
+_OPEN_LIMIT = 10**17
+"""The number from which on there must be a second bound: for the engine from 10**18 - 1000, and for
+the limit of numbers (`number_limits`) where not each number of 18 digits is in range."""
+
+LARGEST_MULTIPLE = 9 * 10**18
+"""The largest multiple without a bound. With a bound, the engine writes no beginning of a number
+whose multiples all need more digits than the limit of numbers leaves."""
 
 _DIGITS_LIMIT = 17
 _NESTING_LIMIT = 40

@@ -11,6 +11,7 @@ from ...typescript.json_text import JsonValue, Schema
 from ..engine_trial import try_schema
 from ..errors import GrammarError, Report, raise_error
 from .bounds import (
+    LARGEST_MULTIPLE,
     LARGEST_NUMBER,
     Bound,
     PropertyChoice,
@@ -309,18 +310,22 @@ class SchemaWriter:
         if step is not None and not (shape.whole and step == 1):
             pointer = _keyword_pointer(state, "multipleOf")
             self._write_number(written, "multipleOf", step, pointer)
+        if "multipleOf" in written:
+            if lowest is None:
+                written["minimum"] = -LARGEST_MULTIPLE
+            if highest is None:
+                written["maximum"] = LARGEST_MULTIPLE
         return written
 
     def _report_missing(
         self, bound: Bound | None, written: Fraction, pointer: str, *, whole: bool
     ) -> None:
         """Report numbers that a bound beyond 2**53 - 1 allows and the engine cannot write."""
-        if bound is None:
-            missing = f"numbers beyond {written} cannot be written"
-        elif abs(bound[0]) <= LARGEST_NUMBER or abs(bound[0] - written) <= (whole and bound[1]):
+        if bound is None:  # numbers without a bound are limited for all schemas
             return
-        else:
-            missing = f"numbers between {written} and {bound[0]} cannot be written"
+        if abs(bound[0]) <= LARGEST_NUMBER or abs(bound[0] - written) <= (whole and bound[1]):
+            return
+        missing = f"numbers between {written} and {bound[0]} cannot be written"
         remedy = "use a bound up to 2**53 - 1, or text"
         self._report(GrammarError(missing, remedy=remedy, pointer=pointer, narrows=True))
 
