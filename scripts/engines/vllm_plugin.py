@@ -17,17 +17,17 @@ import collections
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from jsonschema import ValidationError, validate
 from openai import APIError, AsyncOpenAI, LengthFinishReasonError
-from try_server import ENGINES, ROOT, described, started
+from try_server import ENGINES, ROOT, described, free_port, started
 
 from gpt_oss_harmony import load_harmony_encoding
 from gpt_oss_harmony.engines.demo_model import demo_model_folder
@@ -316,25 +316,35 @@ async def ask_all(url: str, asked: list[Case]) -> dict[str, Any]:
         return {"turns": results, "guaranteed": await guaranteed(client)}
 
 
-def serve_and_ask(python: str, site: str | None, asked: list[Case]) -> dict[str, Any]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+@contextmanager
+def vllm_server(
+    python: str,
+    site: str | None,
+    *options: str,
+    model: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[str]:
+    """Run vLLM's own server, by default with the demo model; `site` has the plugin."""
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
-    folder = demo_model_folder()
+    folder = model or demo_model_folder()
     command = [
         *(python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)),
         *("--served-model-name", "demo", "--host", "127.0.0.1", "--port", str(port)),
         *("--dtype", "float32", "--max-model-len", "2048", "--max-num-seqs", str(AT_ONCE)),
         "--enforce-eager",  # compiling takes longer than all requests
         *("--enable-auto-tool-choice", "--tool-call-parser", "openai"),
-        *("--logits-processors", "forced_tokens:ForcedTokens"),
+        *options,
     ]
-    path = [str(Path(__file__).parent), *([site] if site else [])]
-    environment: Mapping[str, str] = {
-        **ENGINES["vllm"].environment,
-        "PYTHONPATH": os.pathsep.join(path),
-    }
-    with started(command, environment, url):
+    path = os.pathsep.join([str(Path(__file__).parent), *([site] if site else [])])
+    settings = {**ENGINES["vllm"].environment, "PYTHONPATH": path, **(environment or {})}
+    with started(command, settings, url):
+        yield url
+
+
+def serve_and_ask(python: str, site: str | None, asked: list[Case]) -> dict[str, Any]:
+    forced = ("--logits-processors", "forced_tokens:ForcedTokens")
+    with vllm_server(python, site, *forced) as url:
         results = asyncio.run(ask_all(url, asked))
         with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
             has_plugin = b"harmony_recoveries_total" in answer.read()
@@ -410,6 +420,14 @@ def tables(asked: list[Case], without: dict[str, Any], with_it: dict[str, Any]) 
     return "\n".join(lines) + "\n"
 
 
+def update_docs(name: str, text: str) -> None:
+    """Write a table between its marks in the guide."""
+    start, end = f"<!-- run: {name} -->\n", "<!-- end -->\n"
+    before, _, rest = DOCS.read_text("utf-8").partition(start)
+    after = rest.partition(end)[2]
+    DOCS.write_text(f"{before}{start}{text}{end}{after}", "utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("python", help="the Python of the environment with vLLM")
@@ -433,10 +451,7 @@ def main() -> int:
     text += parser_costs(arguments.python, arguments.site)
     print(text)
     if arguments.update_docs:
-        start, end = "<!-- run: vllm-plugin -->\n", "<!-- end -->\n"
-        before, _, rest = DOCS.read_text("utf-8").partition(start)
-        after = rest.partition(end)[2]
-        DOCS.write_text(f"{before}{start}{text}{end}{after}", "utf-8")
+        update_docs("vllm-plugin", text)
     return 0
 
 

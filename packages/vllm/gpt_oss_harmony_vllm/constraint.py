@@ -17,7 +17,10 @@ from .settings import Settings
 if TYPE_CHECKING:
     from gpt_oss_harmony.grammar.errors import GrammarError
 
-__all__ = ["Constraint", "constrain"]
+__all__ = ["CLOSING_LINE", "Constraint", "constrain"]
+
+CLOSING_LINE = "// closed in time\n"
+"""A comment in the grammars of turns that must end within the tokens of their request."""
 
 _BACKENDS = {"grammar": ("guidance", "auto"), "structural-tag": ("xgrammar", "auto"), "off": ()}
 _FORMATS = ("json", "json_object", "regex", "choice", "grammar")
@@ -98,4 +101,7 @@ def constrain(
     if settings.grammar == "structural-tag":
         tag = json.dumps(tag_of_grammar(grammar))
         return Constraint({"structural_tag": tag}, unenforced)
-    return Constraint({"grammar": str(grammar)}, unenforced)  # vLLM sends it to its engine
+    # Free text may be cut: the client then reads that its limit ended the answer.
+    is_closed = settings.closes and (tool_choice.mode == "required" or answer is not None)
+    line = CLOSING_LINE if is_closed else ""
+    return Constraint({"grammar": f"{grammar}{line}"}, unenforced)  # vLLM sends it to its engine

@@ -1,4 +1,4 @@
-"""The two changes to vLLM's modules; each is made once.
+"""The three changes to vLLM's modules; each is made once.
 
 vLLM compiles constraints in `adjust_harmony_request`, inside coroutines of its event loop, which
 all requests share. So `render_chat` and `render_responses` first call it in a thread.
@@ -15,11 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import Any
 
+from gpt_oss_harmony.errors import HarmonyError
+
 from .parser import RecoveringParser, VllmTypes, parser_class
 from .rendering import chat_messages, prompt_of, response_messages, vllm_messages
 from .settings import Settings
 
-__all__ = ["patch_parser", "patch_renderer"]
+__all__ = ["patch_enforcement", "patch_parser", "patch_renderer"]
 
 logger = logging.getLogger("vllm.plugins.harmony")
 
@@ -154,3 +156,24 @@ def _patch_rendering(module: Any, renderer: Any) -> None:
     renderer.adjust_harmony_request = adjust_harmony_request
     renderer._make_request_with_harmony = make_request
     renderer._render_responses_with_harmony = render
+
+
+def patch_enforcement(module: Any) -> None:
+    """Let `StructuredOutputManager` enforce grammars of whole turns by our matcher."""
+    manager = module.StructuredOutputManager
+    own = manager._create_grammar
+    if hasattr(own, "__wrapped__"):
+        return
+
+    @wraps(own)
+    def create_grammar(self: Any, request: Any) -> Any:
+        from .enforcement import turn_enforcement  # only where a request is constrained
+
+        try:
+            enforcement = turn_enforcement(request, self.vllm_config)
+        except (HarmonyError, ImportError) as error:
+            logger.warning("harmony: vLLM's own llguidance enforces a grammar: %s", error)
+            enforcement = None
+        return own(self, request) if enforcement is None else enforcement
+
+    manager._create_grammar = create_grammar

@@ -13,6 +13,7 @@ __all__ = ["Settings"]
 _CHOICES = {
     "HARMONY_VLLM_PLUGIN": ("on", "off"),
     "HARMONY_VLLM_GRAMMAR": ("grammar", "structural-tag", "off"),
+    "HARMONY_VLLM_CLOSING": ("on", "off"),
     "HARMONY_VLLM_RENDERING": ("vllm", "harmony"),
     "HARMONY_VLLM_MENDING": ("off", "on"),
 }
@@ -27,6 +28,8 @@ class Settings:
     - `enabled` (``HARMONY_VLLM_PLUGIN``): ``off`` leaves vLLM unchanged.
     - `grammar` (``HARMONY_VLLM_GRAMMAR``): ``grammar`` constrains the whole turn with llguidance,
       ``structural-tag`` with xgrammar. ``off`` leaves constraints to vLLM.
+    - `closes` (``HARMONY_VLLM_CLOSING``): ``on`` ends required calls and JSON answers within
+      ``max_tokens``; only llguidance does this.
     - `renders` (``HARMONY_VLLM_RENDERING``): ``harmony`` renders prompts with our mapping.
     - `mends` (``HARMONY_VLLM_MENDING``): ``on`` mends arguments that are nearly JSON.
     - `schema_steps` (``HARMONY_VLLM_SCHEMA_STEPS``): the most work to compile the schemas of a
@@ -38,6 +41,7 @@ class Settings:
 
     enabled: bool = True
     grammar: Literal["grammar", "structural-tag", "off"] = "grammar"
+    closes: bool = True
     renders: bool = False
     mends: bool = False
     schema_steps: int | None = None
@@ -56,6 +60,7 @@ class Settings:
         return cls(
             enabled=values["HARMONY_VLLM_PLUGIN"] == "on",
             grammar=values["HARMONY_VLLM_GRAMMAR"],  # type: ignore[arg-type]
+            closes=values["HARMONY_VLLM_CLOSING"] == "on",
             renders=values["HARMONY_VLLM_RENDERING"] == "harmony",
             mends=values["HARMONY_VLLM_MENDING"] == "on",
             schema_steps=None if steps is None else int(steps),
