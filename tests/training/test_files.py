@@ -620,6 +620,19 @@ def test_the_report_is_text_and_a_picture(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "report.json").read_text()) == made.report.as_json()
 
 
+def test_tokens_that_several_examples_of_a_row_have_are_counted(tmp_path: Path) -> None:
+    letters = ["suafuafuaf", "suf", "sufuf"]  # turns with reasoning, and without
+    rows = [conversation(one).to_dict() for one in letters]
+    report = prepare(write_jsonl(tmp_path / "a.jsonl", rows), tmp_path / "out", workers=1).report
+    once = 0
+    for one in letters:
+        made = training_examples(conversation(one))
+        parts = {part.message: part.end - part.start for e in made[::-1] for part in e.messages}
+        once += sum(parts.values())
+    assert report.repeated == report.tokens.total() - once > 0
+    assert f"({report.tokens.total() / once:.1f} times the work)" in report.text()
+
+
 def test_a_report_of_one_has_no_plural_and_few_lengths_are_shown_finely() -> None:
     report = TokenReport(1, 1, 1, 1, 1, lengths=Counter({90: 1}))
     text = report.text()

@@ -43,6 +43,7 @@ class TokenReport:
     - `tokens`, `trainable`: the tokens by channel for the assistant, else by role.
     - `lengths`: the examples by their length in tokens.
     - `too_long`: the messages that do not fit into the context.
+    - `repeated`: the tokens of messages that an earlier example of the same row has as well.
     - `duplicates`: the rejected rows that repeat an earlier one, by the kind.
     - `reasons`: the rejected rows, by the reason without its names and numbers.
     - `unused`: the rows that have a field which is not in their examples, by its name.
@@ -58,6 +59,7 @@ class TokenReport:
     examples: int = 0
     sequences: int = 0
     too_long: int = 0
+    repeated: int = 0
     duplicates: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     forms: Counter[str] = field(default_factory=Counter)
@@ -72,19 +74,26 @@ class TokenReport:
     source_too_long: Counter[str] = field(default_factory=Counter)
     source_lengths: dict[str, Counter[int]] = field(default_factory=dict)
 
-    def add_example(self, example: TrainingExample, messages: Sequence[Message]) -> None:
-        """Count an example."""
-        self.examples += 1
-        self.lengths[len(example)] += 1
-        for part in example.messages:
-            message = messages[part.message]
-            if message.author.role is Role.ASSISTANT:
-                name = message.channel or "no channel"
-            else:
-                name = str(message.author.role.value)
-            self.tokens[name] += part.end - part.start
-            if example.is_trainable(part):
-                self.trainable[name] += part.end - part.sampled
+    def add_examples(
+        self, examples: Sequence[TrainingExample], messages: Sequence[Message]
+    ) -> None:
+        """Count the examples of a row."""
+        earlier: set[int] = set()
+        for example in examples:
+            self.examples += 1
+            self.lengths[len(example)] += 1
+            for part in example.messages:
+                message = messages[part.message]
+                if message.author.role is Role.ASSISTANT:
+                    name = message.channel or "no channel"
+                else:
+                    name = str(message.author.role.value)
+                self.tokens[name] += part.end - part.start
+                if part.message in earlier:
+                    self.repeated += part.end - part.start
+                if example.is_trainable(part):
+                    self.trainable[name] += part.end - part.sampled
+            earlier.update(part.message for part in example.messages)
 
     def add_duplicate(self, duplicate: Duplicate | None) -> str | None:
         """Count a row that repeats another, if it does; return the reason to reject it."""
@@ -256,6 +265,13 @@ class TokenReport:
         if self.too_long:
             left_out = counted(self.too_long, "message")
             lines.append(f"{left_out} left out: too long for the context")
+        if self.repeated:
+            total = self.tokens.total()
+            share, factor = _percent(self.repeated / total), total / (total - self.repeated)
+            lines.append(
+                f"{share} of the tokens are repeated ({factor:.1f} times the work): a row with "
+                "reasoning in several turns has an example for each of them"
+            )
         lines += self._text_of_contents()
         if not self.examples:
             return "\n".join(lines)

@@ -199,7 +199,7 @@ class Columns:
             if settings.loss_weights:
                 self._weights.fromlist(example.loss_weights())
             self._lengths.append(len(example))
-            report.add_example(example, row.conversation.messages)
+        report.add_examples(made.examples, row.conversation.messages)
         if on_examples is not None:
             on_examples(row.conversation.messages, made.examples)
         return None
