@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gzip
 import itertools
 import json
 import os
@@ -115,7 +116,9 @@ def _short_chats() -> Iterator[tuple[str, bytes]]:
 Requests = Callable[[], Iterator[tuple[str, bytes]]]
 
 
-def _posting(requests: Requests, clients: int, *, leave: bool = False) -> Any:
+def _posting(
+    requests: Requests, clients: int, *, leave: bool = False, encoding: str = "identity"
+) -> Any:
     """Post one request after the other by so many clients; with `leave`, never read an answer."""
 
     async def attack(port: int, key: str) -> None:
@@ -129,6 +132,7 @@ def _posting(requests: Requests, clients: int, *, leave: bool = False) -> Any:
                         head = (
                             f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                             f"Authorization: Bearer {key}\r\nContent-Type: application/json\r\n"
+                            f"Content-Encoding: {encoding}\r\n"
                             f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
                         )
                         writer.write(head.encode())
@@ -193,6 +197,75 @@ async def _socket_flood(port: int, key: str) -> None:
     await asyncio.gather(*(client(number) for number in range(200)))
 
 
+def _frame(data: bytes, kind: int = 1, *, is_last: bool = True) -> bytes:
+    """Write a frame of a WebSocket as a client does; the mask of zeros leaves the data as it is."""
+    size = len(data)
+    length = bytes([0x80 | size]) if size < 126 else b"\xff" + size.to_bytes(8, "big")
+    return bytes([(0x80 if is_last else 0) | kind]) + length + bytes(4) + data
+
+
+def _create(text: str) -> bytes:
+    return json.dumps({"type": "response.create", "input": text, "store": False}).encode()
+
+
+def _fragments() -> bytes:
+    data = _create("word " * (3 * _MIB))
+    cuts = [*range(0, len(data), 100_000), len(data)]
+    return b"".join(
+        _frame(data[start:end], 0 if start else 1, is_last=end == len(data))
+        for start, end in itertools.pairwise(cuts)
+    )
+
+
+def _sending(frames: Callable[[], bytes], *, reads: bool = True) -> Any:
+    """Send the same frames without end over ten WebSockets; read the answers, or none."""
+
+    async def attack(port: int, key: str) -> None:
+        data = frames()
+        head = (
+            "GET /v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
+            f"Authorization: Bearer {key}\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+
+        async def answers(reader: asyncio.StreamReader) -> None:
+            while await reader.read(_MIB):
+                pass
+
+        async def client() -> None:
+            while True:
+                with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                    async with _connection(port) as (reader, writer):
+                        writer.write(head.encode())
+                        await reader.readuntil(b"\r\n\r\n")
+                        reading = asyncio.ensure_future(answers(reader)) if reads else None
+                        while reading is None or not reading.done():
+                            writer.write(data)
+                            await writer.drain()
+                await asyncio.sleep(0.05)
+
+        await asyncio.gather(*(client() for _ in range(10)))
+
+    return attack
+
+
+def _long_chats() -> Iterator[tuple[str, bytes]]:
+    turns = [
+        {"role": role, "content": "words of a text"}
+        for _ in range(10_000)
+        for role in ("user", "assistant")
+    ]
+    yield "/v1/responses", json.dumps({"input": turns, "store": False}).encode()
+    yield "/v1/chat/completions", json.dumps({"messages": turns}).encode()
+    yield "/v1/messages", json.dumps({"messages": turns, "max_tokens": 16}).encode()
+
+
+def _compressed() -> Iterator[tuple[str, bytes]]:
+    text = json.dumps({"input": "x" * (15 * _MIB)}).encode()
+    while True:
+        yield "/v1/responses/input_tokens", gzip.compress(text)
+
+
 async def _nothing(port: int, key: str) -> None:
     await asyncio.sleep(3600)
 
@@ -207,6 +280,18 @@ ATTACKS: dict[str, Callable[[int, str], Coroutine[Any, Any, None]]] = {
     "short chats, 64 at a time": _posting(_short_chats, 64),
     "64 streams that nobody reads": _slow_readers,
     "200 WebSockets": _socket_flood,
+    "WebSocket frames of 15 MiB": _sending(lambda: _frame(_create("word " * (3 * _MIB)))),
+    "the same in fragments": _sending(_fragments),
+    "WebSocket frames of 1 MiB, whose answers nobody reads": _sending(
+        lambda: 100 * _frame(_create("word " * (_MIB // 5))), reads=False
+    ),
+    "the smallest WebSocket frames": _sending(lambda: 20_000 * _frame(b"{")),
+    "pings of WebSockets": _sending(lambda: 20_000 * _frame(b"", 9)),
+    "fragments of one byte": _sending(
+        lambda: _frame(b"{", is_last=False) + 20_000 * _frame(b"1", 0, is_last=False)
+    ),
+    "chats of 20,000 messages": _posting(_long_chats, 8),
+    "60 bodies that unpack to 15 MiB": _posting(_compressed, 60, encoding="gzip"),
 }
 
 
@@ -260,7 +345,10 @@ def _measured(name: str, port: int, attacker: str, other: str) -> Row:
         process.wait()
     return {
         "load": round(os.getloadavg()[0], 1),
-        **{small: {"median": _rank(ms, 0.5), "worst": max(ms)} for small, ms in times.items()},
+        **{
+            small: {"median": _rank(ms, 0.5), "p99": _rank(ms, 0.99), "worst": max(ms)}
+            for small, ms in times.items()
+        },
     }
 
 

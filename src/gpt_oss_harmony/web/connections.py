@@ -40,8 +40,14 @@ class HttpConfig(uvicorn.Config):
     """The configuration of uvicorn for the servers of this library; `options` are uvicorn's."""
 
     def __init__(self, app: Any, times: RequestTimes | None = None, **options: Any) -> None:
+        try:
+            from .websockets import PacedWebSocket
+        except ImportError:  # only servers with WebSockets need it
+            ws: Any = "auto"
+        else:
+            ws = PacedWebSocket
         super().__init__(
-            app, http=_TimedProtocol, log_level="warning", server_header=False, **options
+            app, http=_TimedProtocol, ws=ws, log_level="warning", server_header=False, **options
         )
         self.times = times or RequestTimes()
         logging.getLogger("uvicorn.error").addFilter(_is_no_denial)

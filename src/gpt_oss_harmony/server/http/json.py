@@ -118,7 +118,7 @@ class _CountingDecoder(json.JSONDecoder):
         self.scan_once = reader = py_make_scanner(self)
 
 
-def read_json(data: bytes) -> Any:
+def read_json(data: bytes | str) -> Any:
     """Read JSON as `json.loads` does; read much JSON slowly, so that other threads can run.
 
     Raises `ApiError` for more than `VALUE_LIMIT` values.
@@ -126,9 +126,15 @@ def read_json(data: bytes) -> Any:
     >>> read_json(b'{"text": [1, null]}')
     {'text': [1, None]}
     """
-    if data.count(b",") + data.count(b"[") + data.count(b"{") <= _FEW:
+    if isinstance(data, str):
+        values, text = sum(map(data.count, ",[{")), data
+    else:
+        values, text = sum(map(data.count, (b",", b"[", b"{"))), ""
+    if values <= _FEW:
         return json.loads(data)
-    return _CountingDecoder().decode(data.decode(json.detect_encoding(data), "surrogatepass"))
+    if isinstance(data, bytes):
+        text = data.decode(json.detect_encoding(data), "surrogatepass")
+    return _CountingDecoder().decode(text)
 
 
 def large_json_response(content: Any) -> Response:

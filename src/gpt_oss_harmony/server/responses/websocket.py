@@ -12,9 +12,11 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocketState
 
 from ...apis.items import HistoryItem
 from ...apis.request_body import read_body
@@ -41,6 +43,7 @@ _MAX_WAITING = 16  # requests of a lane
 _MESSAGE_SECONDS = 0.001  # between messages of a key, over all its connections
 _SMALL_MESSAGE = 64 * 1024  # read directly: starting a thread would take longer
 _OWN_FIELDS = {"type", "stream_id", "generate"}  # of the event; the others are the request's
+_Result = TypeVar("_Result")
 _ENDS = ("response.completed", "response.incomplete")
 
 
@@ -97,11 +100,11 @@ class _Connection:
                 return
             lane: str | None = None
             size = len(message.get("text") or message.get("bytes") or "")
+            taken = 0
             try:
-                if size <= _SMALL_MESSAGE:
-                    event = self._read_event(message)
-                else:
-                    event = await self._pool.run(self._caller.owner, self._read_event, message)
+                self._take_bytes(size)
+                taken = size
+                event = await self._in_turn(size, self._read_event, message)
                 lane = event.get("stream_id")
                 if lane is not None and not isinstance(lane, str):
                     lane = None
@@ -110,10 +113,26 @@ class _Connection:
                     await self._send(_no_steering(event))
                 else:
                     self._enqueue(lane, _Request(event, size))
+                    taken = 0  # the lane gives them back
             except Exception as error:  # noqa: BLE001 - it is sent to the client
                 await self._send(_error_event(error), lane)
+            finally:
+                self._take_bytes(-taken)
             sockets = self._services.sockets.held(self._caller.owner)
             await asyncio.sleep(_MESSAGE_SECONDS * sockets)
+
+    async def _in_turn(
+        self, size: int, work: Callable[[Mapping[str, Any]], _Result], message: Mapping[str, Any]
+    ) -> _Result:
+        """Do work with a message: for a large one in a thread, one at a time of each owner."""
+        if size <= _SMALL_MESSAGE:
+            return work(message)
+        owner, turns = self._caller.owner, self._services.large_messages
+        await turns.take(owner)
+        try:
+            return await self._pool.run(owner, work, message)
+        finally:
+            turns.give_back(owner)
 
     async def close(self) -> None:
         """End the lanes."""
@@ -125,8 +144,7 @@ class _Connection:
         if len(text) > limit:
             raise request_too_large("message", limit)
         try:
-            data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-            event = read_json(data)
+            event = read_json(text)
         except (ValueError, RecursionError) as error:
             raise ApiError(400, f"the message is not JSON: {error}", code="invalid_json") from None
         kind = event.get("type") if isinstance(event, dict) else None
@@ -152,7 +170,6 @@ class _Connection:
             task.add_done_callback(self._note_end)
         if len(waiting) >= _MAX_WAITING:
             raise _too_many(f"{_MAX_WAITING} requests waiting", "wait for the end of one")
-        self._take_bytes(request.size)
         waiting.append(request)
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
@@ -168,7 +185,7 @@ class _Connection:
                 known = await current_caller(self._socket)  # the key may have been revoked
                 async with self._services.limiter.request(known.owner, known.limits) as usage:
                     caller = replace(known, usage=usage)
-                    has_ended = await self._respond(caller, event, lane)
+                    has_ended = await self._respond(caller, event, size, lane)
             except Exception as error:  # noqa: BLE001 - it is sent to the client
                 has_ended = False
                 await self._send(_error_event(error), lane)
@@ -177,11 +194,13 @@ class _Connection:
                 self._remembered.pop(str(event.get("previous_response_id")), None)
         del self._lanes[lane]
 
-    async def _respond(self, caller: Caller, event: Mapping[str, Any], lane: str | None) -> bool:
+    async def _respond(
+        self, caller: Caller, event: Mapping[str, Any], size: int, lane: str | None
+    ) -> bool:
         """Respond to a request; return whether the response ended normally."""
         sent = {name: value for name, value in event.items() if name not in _OWN_FIELDS}
         self._services.unknown_fields.check(ResponsesRequest, sent, caller.owner)
-        request = await self._pool.run(caller.owner, read_body, ResponsesRequest, event)
+        request = await self._in_turn(size, partial(read_body, ResponsesRequest), event)
         if request.background:
             problem = "a WebSocket has no background responses; send the request over HTTP"
             raise ApiError(400, problem, param="background", code="unsupported_parameter")
@@ -223,6 +242,8 @@ class _Connection:
         if lane is not None:
             text = f'{text[:-1]},"stream_id":{json_text(lane)}}}'
         async with self._sending:
+            if self._socket.application_state is not WebSocketState.CONNECTED:
+                raise WebSocketDisconnect(1006)
             await self._socket.send_text(text)
 
 
