@@ -547,6 +547,9 @@ def test_arguments_that_are_value_errors() -> None:
     with pytest.raises(ValueError, match=r"Invalid HarmonyEncodingName: 'x' .*'HarmonyGptOss'"):
         load_harmony_encoding("x")
     completion: Any = ENCODING.render_conversation_for_completion
+    for make in (Author.new, Message.from_role_and_content):
+        with pytest.raises(ValueError, match=r"^Unknown role: 'x' \(known: 'user', [^\n]*\)$"):
+            make("x", "a")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="Unknown role: 'x'"):
         completion(Conversation(), "x")
     parse: Any = ENCODING.parse_messages_from_completion_tokens

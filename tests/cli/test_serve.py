@@ -416,6 +416,8 @@ def test_a_model_that_cannot_be_loaded_is_one_clear_line(
     *_, error = capsys.readouterr().err.splitlines()
     assert error.startswith(f"harmony: error: {problem.format(path=path)}")
     assert "Traceback" not in error
+    is_found = name in ("cut", "models/nowhere")  # what else is wrong is seen before a database
+    assert (tmp_path / "state").exists() == is_found
 
 
 SMALL_MODEL = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..apis.current_date import TODAY
-from ..engines.model_names import is_url
+from ..engines.model_names import find_source, is_url
 from ..installation import missing_package
 from ..server.settings import Setting, Settings, declared_settings
 from .command import Command
@@ -176,6 +176,8 @@ class _Serve(Command):
         configure_logs(arguments.log_format, arguments.log_level)
         options = given_engine_options(arguments, arguments.model)
         if not is_url(arguments.model):
+            # Before a database is made; what the hub has is asked later.
+            find_source(arguments.model, options.get("engine"), options, asks_hub=False)
             options.setdefault("max_requests", arguments.max_running)
             if arguments.context_length is not None:
                 options.setdefault("context_length", arguments.context_length)

@@ -71,6 +71,11 @@ ROLES = {role.value: role for role in Role}
 """The word of each role in a header, and the role."""
 
 
+def _known(role: Role) -> Role:
+    """Raise `ValueError` with one sentence for an unknown role, where pydantic has several lines."""
+    return role if type(role) is Role else Role(role)
+
+
 class Author(BaseModel):
     """The author of a message: a role and an optional name; a tool needs a name.
 
@@ -84,7 +89,7 @@ class Author(BaseModel):
     @classmethod
     def new(cls, role: Role, name: str) -> Author:
         """Make an author with a name, such as a tool; ``Author(role=role)`` has none."""
-        return cls(role=role, name=name)
+        return cls(role=_known(role), name=name)
 
 
 _CONTENT_TYPES: dict[str, type[Content]] = {
@@ -173,12 +178,12 @@ class Message(BaseModel):
     @classmethod
     def from_role_and_content(cls, role: Role, content: str | Content) -> Message:
         """Make a message with one item of content by an author without a name."""
-        return cls(author=Author(role=role), content=[_as_content(content)])
+        return cls(author=Author(role=_known(role)), content=[_as_content(content)])
 
     @classmethod
     def from_role_and_contents(cls, role: Role, contents: Sequence[Content]) -> Message:
         """Make a message with several items of content by an author without a name."""
-        return cls(author=Author(role=role), content=list(contents))
+        return cls(author=Author(role=_known(role)), content=list(contents))
 
     @property
     def text(self) -> str:
