@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from itertools import islice
 
 import pytest
 
@@ -101,15 +100,67 @@ def test_nothing_of_a_call_is_shown(token: int) -> None:
             assert shown(messages) == "", ENCODING.decode(tokens)
 
 
-def test_no_two_tokens_make_json_shown() -> None:
+def test_no_two_tokens_make_a_call_shown() -> None:
     chance = random.Random(46)
     others = [token for token in SPECIAL if token != CALL]
-    for header, body in islice(calls(46, 3 * examples(200)), 0, None, 3):  # those with JSON
+    for header, body in calls(46, 3 * examples(200)):
         tokens = [*body]
         for _ in range(chance.choice((2, 2, 3))):
             place = chance.randrange(len(tokens) + 1)
             tokens.insert(place, chance.choice(others))
         assert shown(read([*header, *tokens, CALL])) == "", ENCODING.decode(tokens)
+
+
+@pytest.mark.parametrize("code", ["print('{}')", 'print("{}")', "a = {}1", "{}a = 1", "a = 1{}"])
+@pytest.mark.parametrize("token", [START, END, RETURN, CHANNEL])
+def test_code_goes_on_until_its_call_ends(token: int, code: str) -> None:
+    """In a string, a special token is its text; elsewhere it is left out."""
+    spelled = ENCODING.decode([token])
+    header = "<|channel|>analysis to=python code<|message|>"
+    tokens = ENCODING.encode(header + code.format(spelled) + "<|call|>", allowed_special="all")
+    (call,) = read(tokens)
+    is_in_string = "print" in code
+    assert (call.recipient, call.text) == ("python", code.format(spelled if is_in_string else ""))
+
+
+ANSWER = "<|channel|>final<|message|>Hi<|return|>"
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        f"<|end|><|start|>assistant{ANSWER}",
+        f"<|end|>\n<|start|>assistant{ANSWER}",
+        f"<|end|>assistant{ANSWER}",
+        f"<|end|>{ANSWER}",
+        f"<|start|>assistant{ANSWER}",
+        f"<|start|><|start|>assistant{ANSWER}",
+        f"<|end|><|end|><|start|>assistant{ANSWER}",
+        ANSWER,
+        "<|end|>Hi<|return|>",
+        "<|end|><|start|>python to=assistant<|channel|>analysis<|message|>1<|end|>"
+        f"<|start|>assistant{ANSWER}",
+        "<|end|>assistantcommentary to=functions.run{}<|call|>",
+        "<|end|><|start|>assistantcommentary to=functions.run<|message|>{}<|call|>",
+        "<|channel|>commentary to=functions.run<|message|>{}<|call|>",
+        "<|start|>assistant<|channel|>commentary to=functions.run<|message|>{}<|call|>",
+    ],
+)
+def test_what_follows_code_is_read(behind: str) -> None:
+    header = "<|channel|>analysis to=python code<|message|>"
+    code, *_, last = read(ENCODING.encode(f"{header}a = 1{behind}", allowed_special="all"))
+    assert (code.recipient, code.text) == ("python", "a = 1")
+    meant = ("functions.run", "{}") if behind.endswith("<|call|>") else (None, "Hi")
+    assert (last.recipient, last.text) == meant
+
+
+@pytest.mark.parametrize("rest", ["", "<|channel|>final<|message|>", "<|message|>", "<|start|>"])
+@pytest.mark.parametrize("ending", ["<|call|>", "<|return|>", "<|end|>", ""])
+def test_nothing_is_shown_behind_a_call_that_ended_in_its_json(rest: str, ending: str) -> None:
+    text = f'{HEADERS[0]}{{"content": "print(\'<|call|>{rest}\')"}}{ending}'
+    first, *others = read(ENCODING.encode(text, allowed_special="all"))
+    assert first.recipient == "functions.write"
+    assert {message.channel for message in others} <= {"analysis"}
 
 
 @pytest.mark.parametrize("ending", ["<|call|>", "<|return|>", "<|end|>"])

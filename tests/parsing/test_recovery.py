@@ -721,6 +721,43 @@ def test_words_in_unusual_places(text: str, messages: list[Message]) -> None:
     assert streamed.process_eos().messages == whole.messages
 
 
+JSON_CALL = call(content_type="<|constrain|>json")
+IN_FIRST_WORDS = [
+    # <|message|> comes too early, and then again, or the arguments come.
+    ("<|channel|>commentary to=functions.f<|message|><|constrain|>json<|message|>{}", JSON_CALL),
+    ("<|channel|>commentary to=functions.f<|message|><|constrain|>json{}", JSON_CALL),
+    ("<|channel|>commentary<|message|>to=functions.f <|constrain|>json<|message|>{}", JSON_CALL),
+    ("<|channel|>commentary<|message|> to=f <|constrain|>json{}", JSON_CALL),
+    ("<|channel|>commentary<|message|> to=f<|message|>{}", call()),
+    ("<|channel|>commentary<|message|>to=functions.f{}", call()),
+    ("<|channel|>commentary to=functions.f<|message|> to=functions.f{}", call()),
+    ("<|channel|>analysis<|message|>to=functions.f json{}<|end|>", "to=functions.f json{}"),
+    ("<|channel|>analysis<|message|>to=functions.x{}<|call|>", "to=functions.x{}"),
+    ("<|channel|>analysis<|message|>to=functions.f is a tool<|end|>", "to=functions.f is a tool"),
+    ("<|channel|>analysis<|message|>to<|message|> be<|end|>", "to be"),
+    ("<|channel|>analysis<|message|><|constrain|>Hm<|end|>", "Hm"),
+    ("<|channel|>analysis<|message|>json<|end|>", "json"),
+    ("<|channel|>analysis<|message|>to=functions.f", "to=functions.f"),
+]
+
+
+@pytest.mark.parametrize(("text", "meant"), IN_FIRST_WORDS)
+def test_a_body_may_begin_with_words_of_its_header(text: str, meant: Message | str) -> None:
+    is_call = isinstance(meant, Message)
+    tokens = tokens_of(text + "<|call|>" * is_call)
+    expected = [meant if isinstance(meant, Message) else said(meant, "analysis")]
+    streamed = StreamableParser(ENCODING, Role.ASSISTANT, strict=False, tools=TOOLS)
+    deltas = [streamed.process(token).last_content_delta or "" for token in tokens]
+    assert streamed.process_eos().messages == parsed(tokens, tools=TOOLS).messages == expected
+    assert text_of(expected[0]).startswith("".join(deltas))
+
+
+def test_a_call_after_an_early_body_can_be_refused() -> None:
+    tokens = tokens_of("<|channel|>commentary<|message|>to=functions.f<|message|>{}<|call|>")
+    parser = parsed(tokens, tools=TOOLS, repairs=tuple(set(K) - {K.DOUBLED_START}))
+    assert [message.recipient for message in parser.messages] == [None]
+
+
 @pytest.mark.parametrize("header", ["", "<|channel|>analysis", "<|channel|>commentary"])
 @pytest.mark.parametrize("written", ["assistantary", "assistant.", "assistantcommentary"])
 def test_a_tool_answers_the_assistant(header: str, written: str) -> None:
@@ -806,6 +843,10 @@ MEANT = [
     ("<|constrain|>Analysis<|message|>Hm", [("analysis", None, "Hm")]),
     ("<|channel|>анализ<|message|>Hm", [("analysis", None, "Hm")]),
     ("<|channel|>思想<|message|>Hm", [("analysis", None, "Hm")]),
+    ("<|channel|>комментарии to=f<|message|>{}", [CALLED]),
+    ("<|channel|>финальный<|message|>Hi", [("final", None, "Hi")]),
+    ("<|channel|>ответ<|message|>Hi", [("final", None, "Hi")]),
+    ("<|channel|>最终分析<|message|>Hm", [("analysis", None, "Hm")]),
     ("<|channel|>最終<|message|>Hi", [("final", None, "Hi")]),
     # Dirt behind a declared tool.
     ("<|channel|>commentary to=functions.f<|im_end|><|message|>{}", [CALLED]),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from difflib import SequenceMatcher
 from itertools import chain, pairwise
@@ -22,12 +22,14 @@ from ..tokens.tokenizer import Tokenizer
 __all__ = [
     "CHANNELS",
     "KNOWN_TYPES",
+    "LONGEST_LOOP",
     "LONGEST_NAME",
     "MOST_WORDS",
     "QUOTES",
     "TYPES",
     "NamedTool",
     "Piece",
+    "Unlooped",
     "Word",
     "answers_assistant",
     "body_words",
@@ -39,6 +41,7 @@ __all__ = [
     "plain_name",
     "split_header",
     "split_words",
+    "without_loops",
 ]
 
 CHANNELS = ("analysis", "commentary", "final")
@@ -50,6 +53,9 @@ LONGEST_NAME = 256
 
 MOST_WORDS = 64
 """A header's later words are prose; so a header of any length is read in linear time."""
+
+LONGEST_LOOP = 6
+"""Words: longer parts of a header are not repeated as a whole."""
 
 QUOTES = "\"'`:,"
 
@@ -92,9 +98,9 @@ class Word(NamedTuple):
 
 
 _GLUE = "|".join(("assistant", *CHANNELS, *TYPES))
-_GLUED = re.compile(rf"({_GLUE}|tool:(?=.))(?={_GLUE}|to=|$|(?<=tool:))")
-_LOOP = re.compile(rf"({_GLUE})\1{{2,}}")
-_ADDRESS = re.compile(r"(?<=[\w.-])(?=to=)")
+_GLUED = re.compile(rf"({_GLUE}|tool:(?=.))(?={_GLUE}|to=|functions\.|$|(?<=tool:))")
+_LOOP = re.compile(rf"((?:{_GLUE}){{1,3}}?)\1{{2,}}")
+_ADDRESS = re.compile(r"(?<=[\w.?!-])(?=to=)")
 _FOREIGN_MARKER = re.compile(r"(<\|[^\s|<>]*\|>)")
 _PLAIN_NAME = re.compile(r"[A-Za-z][\w+./-]*$", re.ASCII)
 
@@ -157,6 +163,62 @@ def header_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> list[Word]
 
 
 @functools.lru_cache(maxsize=64)
+def _header_units(tools: frozenset[str]) -> re.Pattern[str]:
+    """Return the pattern of a word that only a header has, with the white space before it."""
+    names = (*ROLES, *CHANNELS, *TYPES, *map(re.escape, sorted(tools, key=len, reverse=True)))
+    address = rf"to=(?:[^\W\d][\w.-]*?)?(?={_GLUE}|to=|functions\.|[\s\[{{]|$)"
+    return re.compile(rf"\s*({address}|{'|'.join(names)}|functions\.[\w-]*|\?+)")
+
+
+class Unlooped(NamedTuple):
+    """Text without the loops of a header's words, and what the text is."""
+
+    text: str
+    is_words: bool
+    """Whether it has nothing but words of a header."""
+    is_header: bool
+    """Whether they can be nothing else: they are in a loop, an address or a function's name."""
+
+
+def without_loops(text: str, tools: AbstractSet[str], start: int = 0) -> Unlooped:
+    """Read what a header's words repeat three times or more, from `start` on, only once.
+
+    >>> without_loops("commentary to=f json to=f json to=f json {}", set()).text
+    'commentary to=f json {}'
+    """
+    pattern = _header_units(frozenset(tools))
+    units, end = [], start
+    while match := pattern.match(text, end):
+        units.append((match[0], match[1]))
+        end = match.end()
+    words = [word for _, word in units]
+    kept: list[str] = []
+    at = 0
+    while at < len(units):
+        period, times = next(
+            (
+                (period, times)
+                for period in range(1, LONGEST_LOOP + 1)
+                if (times := _repetitions(words, at, period)) > 2
+            ),
+            (1, 1),
+        )
+        kept += [unit for unit, _ in units[at : at + period]]
+        at += period * times
+    is_header = len(kept) < len(units) or any(word.startswith("to=") for word in words)
+    is_header |= len(units) > 1 and any(word.startswith("functions.") for word in words)
+    is_words = bool(units) and not text[end:].strip()
+    return Unlooped(text[:start] + "".join(kept) + text[end:], is_words, is_words and is_header)
+
+
+def _repetitions(words: Sequence[str], start: int, period: int) -> int:
+    unit, times, end = words[start : start + period], 0, start
+    while len(unit) == period and words[end : end + period] == unit:
+        times, end = times + 1, end + period
+    return times
+
+
+@functools.lru_cache(maxsize=64)
 def _run_parts(tools: frozenset[str]) -> re.Pattern[str]:
     """Return the pattern of a word in text where a body may begin at any place."""
     quote = f"[{QUOTES}]?"
@@ -168,7 +230,8 @@ def _run_parts(tools: frozenset[str]) -> re.Pattern[str]:
     return re.compile(
         rf"[\s{INVISIBLE}]*(?:(?P<data>[\[{{])|(?P<part>to=(?:to=)*(?:{name})?|(?:{role}|{channel})"
         rf"|(?:{types})(?=[\s\[{{\"{INVISIBLE}]|$)|{_spaced_names(tools)}{rest_of_name}"
-        rf"|\?+|[^\s\[{{{INVISIBLE}]+(?:[{INVISIBLE}]+[^\s\[{{{INVISIBLE}]+)*))"
+        rf"|\?+|functions\.[\w.-]{{1,{LONGEST_NAME}}}?(?=to=)"
+        rf"|[^\s\[{{{INVISIBLE}]+(?:[{INVISIBLE}]+[^\s\[{{{INVISIBLE}]+)*))"
     )
 
 
@@ -188,7 +251,7 @@ def body_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> Iterator[Wor
                 return
             word = INVISIBLE_RUN.sub("", text[start:end])
             after = pattern.match(text, end)
-            following = after["part"] or "" if after else ""
+            following = after["part"] or "{" if after else ""
             glued = word if start == done and found else None
             yield Word(word, marker, following, glued, index, start)
             found, marker, done = True, None, end
@@ -221,6 +284,8 @@ def find_tool(word: str, tools: AbstractSet[str]) -> NamedTool | None:
     >>> find_tool("functions.shelljson", {"functions.shell"})
     NamedTool(name='functions.shell', behind='json')
     """
+    if (period := (word + word).find(word, 1)) > 2 and word not in tools:
+        word = word[:period]  # models may repeat a name without end
     if len(word) > LONGEST_NAME:
         return None
     if (whole := _whole_name(word, tools)) is not None:
@@ -252,10 +317,10 @@ def _whole_name(word: str, tools: AbstractSet[str]) -> str | None:
         for declared in (candidate, f"functions.{candidate}"):
             if declared in tools:
                 return declared
-    folded = {candidate.casefold() for candidate in candidates}
-    alike = [tool for tool in tools if not folded.isdisjoint(_folded(tool))]
+    folded = _folded(frozenset(tools))
+    alike = {tool for candidate in candidates for tool in folded.get(candidate.casefold(), ())}
     if len(alike) == 1:  # of several, any one would be a guess, and a wrong call may do harm
-        return alike[0]
+        return alike.pop()
     if name in built_in_recipients():
         return name
     qualified = None if tools else _QUALIFIED_NAME.match(name)
@@ -267,9 +332,14 @@ def _whole_name(word: str, tools: AbstractSet[str]) -> str | None:
     return name if namespace == "functions" or has_functions else None
 
 
-@functools.lru_cache(maxsize=1024)
-def _folded(tool: str) -> frozenset[str]:
-    return frozenset((tool.casefold(), _bare(tool).casefold()))
+@functools.lru_cache(maxsize=64)
+def _folded(tools: frozenset[str]) -> Mapping[str, AbstractSet[str]]:
+    """Return the tools by their names without capitals, with and without a namespace."""
+    named: dict[str, set[str]] = {}
+    for tool in tools:
+        for name in (tool, _bare(tool)):
+            named.setdefault(name.casefold(), set()).add(tool)
+    return named
 
 
 def _bare(name: str) -> str:
@@ -286,12 +356,16 @@ def is_dirt(word: str) -> bool:
     return not has_letters or word.casefold().rstrip("=:") == "to"
 
 
-_CHANNELS_ELSEWHERE = {
+_CHANNEL_OF = {
+    "analysis": "analysis",
     **dict.fromkeys(("分析", "思考", "推理", "анализ", "분석", "análise", "analyse"), "analysis"),
+    "commentary": "commentary",
     **dict.fromkeys(("评论", "評論", "コメント", "комментарий", "해설", "kommentar"), "commentary"),
-    **dict.fromkeys(("最终", "最終", "финал", "최종", "finale", "endgültig"), "final"),
+    "final": "final",
+    **dict.fromkeys(("最终", "最終", "финал", "окончательный", "최종", "endgültig"), "final"),
+    **dict.fromkeys(("回答", "ответ", "답변"), "final"),
 }
-"""The channels in other languages."""
+"""The names of the channels, also in other languages. Reasoning is first: it is never shown."""
 
 _LEAST_LIKENESS = 0.74
 
@@ -300,24 +374,24 @@ _LEAST_LIKENESS = 0.74
 def nearest_channel(word: str) -> str | None:
     """Find the channel that a damaged word resembles.
 
-    >>> nearest_channel("Final"), nearest_channel("comment"), nearest_channel("最終")
+    >>> nearest_channel("Final"), nearest_channel("comment"), nearest_channel("最終回答")
     ('final', 'commentary', 'final')
     """
     if len(word) > LONGEST_NAME:
         return None
     word = unicodedata.normalize("NFKC", word).casefold()
-    if (known := _CHANNELS_ELSEWHERE.get(word.strip(QUOTES))) is not None:
-        return known
-    for channel in CHANNELS:
-        if channel in word:
+    for name, channel in _CHANNEL_OF.items():
+        if name in word:
             return channel
     if not 4 <= len(word) <= 16:
         return None
-    likeness = {name: SequenceMatcher(None, name, word).ratio() for name in CHANNELS}
+    names = (name for name in _CHANNEL_OF if name.isascii() == word.isascii())
+    likeness = {name: SequenceMatcher(None, name, word).ratio() for name in names}
     nearest = max(likeness, key=likeness.__getitem__)
-    return nearest if likeness[nearest] >= _LEAST_LIKENESS else None
+    return _CHANNEL_OF[nearest] if likeness[nearest] >= _LEAST_LIKENESS else None
 
 
+@functools.lru_cache(maxsize=1024)
 def nearest_role(word: str) -> Role | None:
     """Find the role that a word spells in another case or with punctuation.
 

@@ -10,6 +10,7 @@ wins: no call rather than a call, and reasoning rather than an answer.
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -36,6 +37,7 @@ from .header_words import (
     nearest_channel,
     nearest_role,
     plain_name,
+    without_loops,
 )
 from .recovery import RecoveryKind as Kind
 from .sound_header import read_sound
@@ -129,7 +131,13 @@ class _Path(NamedTuple):
         return (*kept, (Kind.HEADER_TEXT, " ".join(dirt))) if dirt else kept
 
 
+_DATA = re.compile(r"[\[{]")
 _BEFORE_THE_REST = frozenset({Edit.GLUED, Edit.ROLE_SPELLED, Edit.ROLE_REPEATED, Edit.ROLE_OTHER})
+_LOSES_CHANNEL = frozenset(
+    edit
+    for edit in Edit
+    if edit.value.kind in (Kind.EMPTY_CHANNEL, Kind.UNKNOWN_CHANNEL, Kind.HEADER_TEXT)
+)
 _KNOWN = frozenset(("", *CHANNELS, *TYPES, *ROLES))
 _TWICE = {
     "channel": (Edit.CHANNEL_REPLACED, Edit.CHANNEL_KEPT),
@@ -273,8 +281,10 @@ class _Reader:
         """Read the name behind ``to=``."""
         by_tool = (self.role or path.role) is Role.TOOL or path.author is not None
         assistant = Role.ASSISTANT.value
-        while written.startswith("to="):
-            path, written = path.having(Edit.TO_REPEATED, whole), written[3:]
+        if written.startswith("to="):
+            path = path.having(Edit.TO_REPEATED, whole)
+            while written.startswith("to="):
+                written = written[3:]
         if not written:
             yield path.having(Edit.TO_EMPTY, whole)
         elif by_tool and written != assistant and answers_assistant(written, self.tools):
@@ -353,7 +363,7 @@ class _Reader:
     def _begins_prose(self, word: Word) -> bool:
         """Whether an ordinary word follows; a name has only types and recipients behind it."""
         following = word.following
-        return not (following in ("", *TYPES) or following.startswith("to="))
+        return not (following in ("", "{", *TYPES) or following.startswith("to="))
 
     # The end of a header
 
@@ -406,10 +416,9 @@ class _Reader:
         if is_call and self.tools and recipient not in self.tools:
             path = path.having(Edit.TOOL_UNDECLARED)
         if channel is None and path.role is Role.ASSISTANT:
-            lost = {Kind.EMPTY_CHANNEL, Kind.UNKNOWN_CHANNEL, Kind.HEADER_TEXT}
             if is_call:
                 channel = "commentary"
-            elif any(edit.value.kind in lost for edit, _ in path.made):
+            elif any(edit in _LOSES_CHANNEL for edit, _ in path.made):
                 channel = "final"
         elif is_call and channel == "final":
             path, channel = path.having(Edit.CALL_ON_FINAL, channel), "commentary"
@@ -459,7 +468,8 @@ def _without_loops(
     for index, word in enumerate(words):
         text = word.text
         if text not in keys:
-            is_known = text in _KNOWN or not any(map(str.isalnum, text))
+            is_known = text in _KNOWN or ("." in text and text in tools)
+            is_known |= not any(map(str.isalnum, text))
             keys[text] = text if is_known or not only_known else None
             if _addresses(text):
                 tool = find_tool(text.lstrip(QUOTES)[3:], tools)
@@ -524,7 +534,8 @@ def _read_header(
     if reading.cost > COST[Edit.BODY_BEFORE_MARKER]:
         begun = read_unfinished(pieces, role, tools, after_call=after_call)
         cost = begun.cost + COST[Edit.BODY_BEFORE_MARKER]
-        if begun.body and begun.is_certain and cost < reading.cost:
+        is_body = begun.body and not without_loops(begun.body, tools).is_header
+        if is_body and begun.is_certain and cost < reading.cost:
             edits = (*begun.edits, Edit.BODY_BEFORE_MARKER)
             notes = (*notes, *begun.notes, (Kind.MISSING_MESSAGE, begun.body))
             margin = round(reading.cost - cost, 6)
@@ -548,15 +559,20 @@ def read_unfinished(
     >>> read_unfinished([Piece(CHANNEL, "final I cannot help.")], Role.ASSISTANT, set()).body
     'I cannot help.'
     """
+    headers = {index for index in range(len(pieces)) if _is_header(pieces, index, tools)}
+    pieces = [Piece(marker, without_loops(text, tools).text) for marker, text in pieces]
     words = _without_loops(body_words(pieces, tools), tools, most=MOST_WORDS + 1, only_known=True)
     reader = _Reader(role, tools, after_call=after_call, unfinished=True)
     steps = reader.paths(words[:MOST_WORDS])
     found: list[_End] = []
     for index, paths in enumerate(steps[: len(words)]):
         for path in paths:
-            with_body = _with_body(path, words[index], pieces)
+            word = words[index]
+            if word.text != "{" and word.piece in headers:
+                continue
+            with_body = _with_body(path, word, pieces)
             found += [_End(*whole, index) for whole in reader.ended(with_body)]
-    if len(words) <= MOST_WORDS:
+    if len(words) <= MOST_WORDS or not found:
         only_text = all(piece.marker is None for piece in pieces)
         for path in steps[-1]:
             kinds = {edit.value.kind for edit, _ in path.made}
@@ -576,6 +592,15 @@ def read_unfinished(
     return reading
 
 
+def _is_header(pieces: Sequence[Piece], index: int, tools: AbstractSet[str]) -> bool:
+    """Whether a piece has only words of a header before its data: no body begins at them."""
+    text = pieces[index].text
+    read = without_loops(_DATA.split(text, maxsplit=1)[0], tools)
+    if index < len(pieces) - 1:
+        return read.is_words
+    return read.is_header and (len(pieces) > 1 or "to=" in text or bool(_DATA.search(text)))
+
+
 def _with_body(path: _Path, word: Word, pieces: Sequence[Piece]) -> _Path:
     """Let the body begin at a word."""
     before, path = path, path.having(Edit.BODY)
@@ -593,7 +618,9 @@ def _with_body(path: _Path, word: Word, pieces: Sequence[Piece]) -> _Path:
         text.startswith("to=")
         or (signs and word.following.startswith("to="))
         or (text in CHANNELS and (path.channel is None or word.glued or word.marker == CHANNEL))
-        or (text in ROLES and (before.is_empty or word.following in CHANNELS))
+        or (text == path.channel and word.following.startswith("to="))
+        or (text in ROLES and (before.is_empty or word.following in ("{", *CHANNELS)))
+        or (text in TYPES and word.following == "{")
         or text.strip("?") == ""
     )
     if begins_oddly:

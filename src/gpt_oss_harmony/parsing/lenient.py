@@ -6,7 +6,7 @@ No token raises an error. ``recoveries`` lists everything that is repaired or le
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ from ..tokens.special_tokens import (
     CALL,
     CHANNEL,
     CONSTRAIN,
+    CONSTRAIN_TEXT,
     END,
     FIRST_SPECIAL,
     MESSAGE,
@@ -25,7 +26,16 @@ from ..tokens.special_tokens import (
 )
 from ..tokens.tokenizer import ASSISTANT
 from .edits import Edit
-from .header_words import CHANNELS, LONGEST_NAME, Piece, find_tool, split_header
+from .header_words import (
+    CHANNELS,
+    LONGEST_NAME,
+    MOST_WORDS,
+    TYPES,
+    Piece,
+    find_tool,
+    split_header,
+    without_loops,
+)
 from .least_cost import Reading, read_header, read_unfinished
 from .mended_json import mend_json
 from .recovery import DamagedHeader, RecoveryKind
@@ -35,6 +45,7 @@ from .state import (
     OpenJson,
     ParserState,
     Phase,
+    SuspendedBody,
     TokenKind,
     Transitions,
     message_of,
@@ -46,13 +57,23 @@ __all__ = ["LENIENT_TRANSITIONS"]
 
 Row: TypeAlias = Mapping[int | TokenKind, Action]
 
-_RECIPIENT_AT_END = re.compile(r"\bto=([\w.-]+)\s*$")
+_RECIPIENT = re.compile(r"\bto=([\w.-]+)")
+_RECIPIENT_AT_END = re.compile(rf"{_RECIPIENT.pattern}\s*$")
+_STRING = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
+_LONGEST_LINE = 1000
+"""Characters before a special token in code, which show whether it stands in a string."""
+_LONGEST_GAP = 8
+"""Tokens between the end of a message and the header of the next one."""
 _MARKERS = ("start", "end", "message", "channel", "constrain", "return", "call")
 _SPELLED = re.compile(rf"<\|(?:{'|'.join(_MARKERS)})\|>")
 _MARKER_TEXTS = frozenset(f"<|{name}|>" for name in _MARKERS)
 _SPELLED_IN_HEADER = re.compile(r"<\|(?:channel|constrain)\|>")
 _HEADER_MARKER_TEXTS = frozenset({"<|channel|>", "<|constrain|>"})
 _HEADER_WORDS = frozenset((*ROLES, *CHANNELS))
+_FIRST_WORDS = re.compile(
+    rf"\s*(?:to(?:=(?P<name>[\w.:/-]{{0,{LONGEST_NAME}}}))?\s*)?"
+    rf"(?P<marker><\|constrain\|>)?\s*(?:{'|'.join(TYPES)})?\s*"
+)
 _LOST_CHANNEL = frozenset({Edit.CHANNEL_EMPTY, Edit.CHANNEL_LOST})
 _LATER_WORDS = ("to=", "json", "code", *CHANNELS)
 _ASSISTANT = Role.ASSISTANT.value
@@ -134,7 +155,11 @@ def _resolve_text(parser: ParserState, ending: int) -> None:
     text = _take_held(parser)
     if _respell(parser, text):
         _dispatch(parser, ending)
-    elif not text.strip() or (ending == NO_TOKEN and _is_header(parser, text)):
+    elif (
+        not text.strip()
+        or without_loops(text, parser.tools).is_header
+        or (ending == NO_TOKEN and _is_header(parser, text))
+    ):
         _note_nothing(parser, text, ending)
     elif parser.last_stop in (RETURN, CALL):
         parser.recover(RecoveryKind.TEXT_AFTER_STOP, text)
@@ -276,17 +301,24 @@ def _open_body(parser: ParserState, _token: int) -> None:
     if tool := _recipient_at_end(parser, header):
         header = header._replace(recipient=tool)
         notes.append((RecoveryKind.HEADER_ORDER, f"to={tool}"))
+    tokens, is_first = parser.header_tokens, not (parser.suspended and parser.suspended.begun)
     _finish_suspended(parser)
     for kind, text in notes:
         parser.recover(kind, text)
     has_author = parser.phase is Phase.HEADER and Edit.ROLE_MISSING not in reading.edits
     has_channel = any(piece.marker == CHANNEL for piece in pieces)
     has_channel &= _LOST_CHANNEL.isdisjoint(reading.edits)
-    is_shown = header.channel in (None, "final")
-    if is_shown and not (has_author or has_channel) and _after_cut_call(parser):
+    is_header = has_author or has_channel
+    if parser.last_stop == CALL:
+        is_header = has_author and has_channel
+    if not is_header and header.recipient is None and _after_cut_call(parser):
         header = header._replace(channel="analysis")  # it may be the rest of the call
-    parser.open_body(_permitted(parser, header, {kind for kind, _ in notes}))
+    kinds = {kind for kind, _ in notes} | (set() if is_first else {RecoveryKind.DOUBLED_START})
+    parser.open_body(_permitted(parser, header, kinds))
     parser.add_text(reading.body)
+    if is_first and header.role is Role.ASSISTANT and not reading.body:
+        parser.phase, parser.opening = Phase.FIRST_WORDS, tokens
+        parser.expect_anything()
 
 
 def _note_damage(parser: ParserState, reading: Reading) -> None:
@@ -311,10 +343,9 @@ def _permitted(parser: ParserState, header: Header, kinds: AbstractSet[RecoveryK
 def _resolve_header(parser: ParserState, ending: int) -> None:
     """End a header without ``<|message|>``: decide whether it contains a body."""
     pieces = _header_pieces(parser)
-    unfinished = read_unfinished(pieces, parser.given_role, parser.tools)
+    unfinished = _read_unfinished(parser, pieces)
     if parser.suspended is not None:
-        is_in_call = ending == CALL and _is_call(parser.suspended.header)
-        if not unfinished.is_certain or (is_in_call and not _calls(parser, unfinished.header)):
+        if _is_text_of_body(parser, parser.suspended, unfinished, ending):
             _resume_suspended(parser, ending)
             return
         _finish_suspended(parser)
@@ -346,7 +377,8 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
                 parser.phase = Phase.ENDED_TEXT
                 return
             # What names no author behind a call may be its rest, which is never shown.
-            is_rest = parser.phase is Phase.HEADER and _after_cut_call(parser)
+            may_be_rest = parser.phase is Phase.HEADER or parser.last_stop == CALL
+            is_rest = may_be_rest and _after_cut_call(parser)
             thinks = is_rest or (ending == END and not only_text)
             header = Header(header.role, channel="analysis" if thinks else "final")
         _add_whole_message(parser, header, unfinished.body, ending)
@@ -357,6 +389,26 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
         parser.cut_header = cut
     if ending == START:
         parser.begin_header(Phase.HEADER)
+
+
+def _read_unfinished(parser: ParserState, pieces: Sequence[Piece]) -> Reading:
+    """Read a header without ``<|message|>``; words that only a header has are no body."""
+    unfinished = read_unfinished(pieces, parser.given_role, parser.tools)
+    words = without_loops(" ".join(piece.text for piece in pieces), parser.tools)
+    return unfinished._replace(body="", is_certain=True) if words.is_header else unfinished
+
+
+def _is_text_of_body(
+    parser: ParserState, suspended: SuspendedBody, unfinished: Reading, ending: int
+) -> bool:
+    """Whether a supposed header without ``<|message|>`` is text of the suspended body."""
+    calls, was_call = _calls(parser, unfinished.header), _is_call(suspended.header)
+    if not unfinished.is_certain:
+        return True
+    if suspended.begun and not was_call:  # only a call shows that the header had not ended
+        has_type = CONSTRAIN in parser.header_tokens[suspended.begun :]
+        return not has_type and (ending != CALL or not calls)
+    return was_call and ending == CALL and not calls
 
 
 def _read_answer(parser: ParserState, ending: int) -> bool:
@@ -400,12 +452,16 @@ def _is_rest_of_call(parser: ParserState, ending: int, *headers: Header) -> bool
 
 
 def _after_cut_call(parser: ParserState) -> bool:
-    """Whether the last message is a call that ``<|call|>`` did not end."""
-    if parser.last_stop == CALL or not parser.messages:
+    """Whether the last message is a call that ``<|call|>`` did not end, or inside its JSON."""
+    last = parser.messages[-1] if parser.messages else None
+    if last is None or last.author.role is not Role.ASSISTANT:
         return False
-    last = parser.messages[-1]
-    is_own = last.author.role is Role.ASSISTANT
-    return is_own and last.recipient is not None and last.recipient not in ROLES
+    is_call = last.recipient is not None and last.recipient not in ROLES
+    return is_call and (parser.last_stop != CALL or _is_open_json(last.text))
+
+
+def _is_open_json(text: str) -> bool:
+    return text.lstrip()[:1] in ("", "{", "[") and OpenJson().read(text).depth > 0
 
 
 def _calls(parser: ParserState, header: Header) -> bool:
@@ -473,6 +529,71 @@ def _add_whole_message(parser: ParserState, header: Header, text: str, ending: i
 # In a body
 
 
+def _read_first_words(parser: ParserState, token: int) -> None:
+    """Keep words that begin a body but may belong to its header, as in ``<|message|>to=f``.
+
+    They do if ``<|message|>`` or the arguments of a call come next.
+    """
+    held = [*parser.held, token]
+    text = parser.tokenizer.decode(held)
+    words = _FIRST_WORDS.match(text)
+    assert words is not None  # it matches anything
+    rest = text[words.end() :]
+    name = words["name"]
+    if not rest and len(held) <= MOST_WORDS:
+        parser.held = held
+    elif rest[:1] not in ("{", "["):
+        _begin_body(parser, token)
+    elif words["marker"] or (name and parser.header is not None and _is_call(parser.header)):
+        parser.held = parser.tokenizer.encode(words[0], {CONSTRAIN_TEXT}, ())
+        _go_on_with_header(parser)
+        _open_body(parser, MESSAGE)
+        parser.phase = Phase.BODY
+        parser.expect_text()
+        parser.add_text(rest)
+    elif name and _names_tool(parser, name):
+        parser.held = held
+        _go_on_with_header(parser)  # which it is if <|call|> ends it
+    else:
+        _begin_body(parser, token)
+
+
+def _names_tool(parser: ParserState, name: str) -> bool:
+    tool = find_tool(name, parser.tools)
+    return tool is not None and (not parser.tools or tool.name in parser.tools)
+
+
+def _message_in_first_words(parser: ParserState, token: int) -> None:
+    if parser.tokenizer.decode(parser.held).strip() in ("", "to"):
+        _begin_body(parser, token)
+    else:
+        _go_on_with_header(parser)
+        _open_body(parser, token)
+
+
+def _go_on_with_header(parser: ParserState) -> None:
+    """Go on with the header although ``<|message|>`` came; the body is suspended."""
+    begun = [*parser.opening, *parser.tokenizer.encode_ordinary(" ")]
+    held = parser.held
+    parser.held = []
+    parser.suspend_body()
+    if parser.suspended is not None:
+        parser.suspended = parser.suspended._replace(begun=len(begun))
+    parser.begin_header(Phase.HEADER)
+    parser.given_role = parser.role
+    parser.header_tokens = [*begun, *held]
+
+
+def _begin_body(parser: ParserState, token: int) -> None:
+    """Read the words that waited, and this token, as the beginning of the body."""
+    held, parser.held = parser.held, []
+    parser.phase = Phase.BODY
+    parser.expect_text()
+    for one in held:
+        parser.take(one)
+    _dispatch(parser, token)
+
+
 def _add_token(parser: ParserState, token: int) -> None:
     if token == ASSISTANT:  # perhaps the role of a header that lacks <|start|>
         parser.held.append(token)
@@ -537,23 +658,27 @@ def _mend(parser: ParserState, ending: int) -> None:
 
 
 def _in_call(parser: ParserState, token: int) -> None:
-    """Take a stop token, or the start of a header, in a body: in the open JSON of a call, wait."""
-    if token != CHANNEL and _has_open_json(parser):
+    """Take a stop token, or the start of a header, in a body: in an open call, wait."""
+    waits = _waits_in_call(parser)
+    if token != CHANNEL and waits is Phase.OPEN_CALL:
         _release_role(parser)  # the word `assistant` is a part of the JSON
-    if parser.phase is Phase.BODY and parser.holds_calls and _has_open_json(parser):
-        parser.phase = Phase.OPEN_CALL
+    if parser.phase is Phase.BODY and parser.holds_calls and waits is not None:
+        parser.phase = waits
         parser.expect_anything()
-        _wait_in_call(parser, token)
+        parser.take(token)
     else:
         _END_OF_BODY[token](parser, token)
 
 
-def _has_open_json(parser: ParserState) -> bool:
+def _waits_in_call(parser: ParserState) -> Phase | None:
+    """Return the phase in which tokens wait, if the body is a call that may go on."""
     header, begun = parser.header, parser.text.lstrip()[:1]
-    if header is None or not _is_call(header) or begun not in ("", "{", "["):
-        return False
+    if header is None or not _is_call(header):
+        return None
+    if begun not in ("", "{", "["):
+        return Phase.OPEN_CODE
     parser.json = parser.json.read(parser.text[parser.json.length :])
-    return parser.json.depth > 0 or not begun
+    return Phase.OPEN_CALL if parser.json.depth > 0 or not begun else None
 
 
 def _wait_in_call(parser: ParserState, token: int) -> None:
@@ -564,7 +689,7 @@ def _wait_in_call(parser: ParserState, token: int) -> None:
     elif token < FIRST_SPECIAL:
         text = parser.tokenizer.decode_bytes([token]).decode("utf-8", "replace")
         if not parser.json.depth and text.lstrip()[:1] not in ("", "{", "["):
-            _give_up_call(parser, NO_TOKEN)  # before the call's JSON stands something else
+            parser.phase = Phase.OPEN_CODE
             return
         parser.json = parser.json.read(text)
         if parser.json.depth <= 0 and text.strip():
@@ -572,11 +697,66 @@ def _wait_in_call(parser: ParserState, token: int) -> None:
 
 
 def _names_channel(parser: ParserState) -> bool:
-    """Whether the tokens that wait are a sound header of the assistant, up to its end."""
-    if START not in parser.held:
-        return False
-    header = parser.held[parser.held.index(START) + 1 : -1]
-    return parser.tokenizer.decode(header).startswith(_SOUND_STARTS)
+    """Whether the last tokens that wait are a sound header of the assistant, up to its end."""
+    return _last_header(parser, START).startswith(_SOUND_STARTS)
+
+
+def _last_header(parser: ParserState, begin: int) -> str:
+    """Return what stands between the last `begin` and ``<|message|>``, if it is short enough."""
+    last = parser.held[-LONGEST_NAME:-1]
+    if begin not in last:
+        return ""
+    return parser.tokenizer.decode(last[len(last) - last[::-1].index(begin) :])
+
+
+def _wait_in_code(parser: ParserState, token: int) -> None:
+    """Keep a token until ``<|call|>``, or until a header shows that the call has ended."""
+    last = parser.held[-_LONGEST_GAP:]
+    parser.held.append(token)
+    stops = [at for at, one in enumerate(last) if one in (END, RETURN)]
+    gap = parser.tokenizer.decode(last[stops[-1] + 1 :]).strip() if stops else None
+    if token == CHANNEL:
+        is_header = gap in ("", _ASSISTANT)
+    elif token == MESSAGE:
+        whole = _last_header(parser, START)
+        is_header = whole.startswith(tuple(ROLES)) or _addresses_tool(
+            parser, whole or _last_header(parser, CHANNEL)
+        )
+    elif gap == spelling(START):
+        begun = parser.tokenizer.decode([token])
+        names = (*ROLES, *parser.tools, *BUILT_IN_TOOLS, "functions")
+        is_header = any(name.startswith(begun) for name in names)
+    else:
+        is_header = False
+    if is_header:
+        _give_up_call(parser, NO_TOKEN)
+
+
+def _addresses_tool(parser: ParserState, text: str) -> bool:
+    return any(_names_tool(parser, match[1]) for match in _RECIPIENT.finditer(text))
+
+
+def _end_open_code(parser: ParserState, token: int) -> None:
+    """End a call with code at ``<|call|>``; what waited belongs to it unless it calls a tool."""
+    if _addresses_tool(parser, parser.tokenizer.decode(parser.held)):
+        parser.holds_calls = False
+        _give_up_call(parser, NO_TOKEN)
+        parser.holds_calls = True
+        _dispatch(parser, token)
+        return
+    held, parser.held = parser.held, []
+    parser.phase = Phase.BODY
+    parser.expect_text()
+    for one in held:
+        if one < FIRST_SPECIAL:
+            parser.add_token(one)
+            continue
+        parser.recover(RecoveryKind.SPECIAL_TOKEN, spelling(one))
+        parser.flush_character()
+        line = parser.text[-_LONGEST_LINE:].rpartition("\n")[2]
+        if not {"'", '"'}.isdisjoint(_STRING.sub("", line)):  # a string is open
+            parser.add_text(spelling(one))
+    _close(parser, token)
 
 
 def _go_on_with_call(parser: ParserState) -> None:
@@ -644,8 +824,8 @@ def _finish_suspended(parser: ParserState) -> None:
     """End the suspended body; without text and recipient it was a header that began too early."""
     if parser.suspended is None:
         return
-    header, text = parser.suspended
-    if text or header.recipient is not None:
+    header, text, begun = parser.suspended
+    if text or (header.recipient is not None and not begun):
         parser.recover(RecoveryKind.MISSING_END)
         parser.add_message(header, text)
     else:
@@ -666,7 +846,8 @@ def _recipient_at_end(parser: ParserState, header: Header) -> str | None:
 
 def _resume_suspended(parser: ParserState, ending: int) -> None:
     """Resume the body: the supposed header was text of it; its markers are left out."""
-    tokens = parser.header_tokens
+    begun = parser.suspended.begun if parser.suspended else 0
+    tokens = parser.header_tokens[begun:]
     parser.resume_body()
     for token in tokens:
         if token in (CHANNEL, CONSTRAIN):
@@ -728,11 +909,24 @@ LENIENT_TRANSITIONS: Transitions = {
     Phase.HEADER: _HEADER,
     Phase.BARE_HEADER: _HEADER,
     Phase.HEADER_IN_BODY: _HEADER,
+    Phase.FIRST_WORDS: {
+        **dict.fromkeys((START, CHANNEL, *STOP_TOKENS, TokenKind.EOS), _begin_body),
+        **dict.fromkeys((CONSTRAIN, TokenKind.TEXT), _read_first_words),
+        MESSAGE: _message_in_first_words,
+        TokenKind.SPECIAL: _begin_body,
+        TokenKind.UNKNOWN: _begin_body,
+    },
     Phase.BODY: _BODY,
     Phase.BODY_ROLE: _BODY,
     Phase.OPEN_CALL: {
         **dict.fromkeys((START, *_HEADER_PARTS, END, RETURN, TokenKind.TEXT), _wait_in_call),
         CALL: _end_open_call,
+        TokenKind.EOS: _end_in_open_call,
+        **_LEFT_OUT,
+    },
+    Phase.OPEN_CODE: {
+        **dict.fromkeys((START, *_HEADER_PARTS, END, RETURN, TokenKind.TEXT), _wait_in_code),
+        CALL: _end_open_code,
         TokenKind.EOS: _end_in_open_call,
         **_LEFT_OUT,
     },

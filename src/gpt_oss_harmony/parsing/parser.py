@@ -25,6 +25,7 @@ from .state import (
     ContentDelta,
     MendCheck,
     ParserState,
+    Phase,
     StreamState,
     decode_next,
 )
@@ -181,7 +182,12 @@ class StreamableParser:
 
     def _process_run(self, run: Sequence[int], joined: dict[_Place, list[str]]) -> None:
         state = self._state
-        text = state.read_run(run)
+        begun = 0
+        while begun < len(run) and state.phase is Phase.FIRST_WORDS:
+            self._process_single(run[begun], joined)
+            begun += 1
+        run = run[begun:] if begun else run
+        text = state.read_run(run) if run else ""
         if text:
             place = (len(state.messages), state.channel, state.recipient)
             joined.setdefault(place, []).append(text)

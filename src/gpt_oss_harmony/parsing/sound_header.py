@@ -88,7 +88,7 @@ def _names_only_what_it_says(header: Header, tools: AbstractSet[str], *, after_c
 
 def _names_itself(word: str, tools: AbstractSet[str]) -> bool:
     """Whether a word is a declared tool, or a name that means nothing else."""
-    if word.split() != [word] or word.startswith(("to=", CONSTRAIN_TEXT)):
+    if word.split() != [word] or "=" in word or word.startswith(CONSTRAIN_TEXT):
         return False
     if word in tools or len(word) > LONGEST_NAME:
         return word in tools

@@ -23,7 +23,9 @@ BARE_HEADER) and BODY. The others are places where damage makes lenient parsing 
     ENDED_TEXT
 
 A special token inside the open JSON of a call leads from BODY to OPEN_CALL, where tokens wait until
-the JSON is closed: they are then text of the call.
+the JSON is closed: they are then text of the call. Inside the code of a call it leads to OPEN_CODE,
+where tokens wait for `<|call|>` or for the next message. A new body of the assistant begins in
+FIRST_WORDS, which the first token leaves for BODY unless it may be a word of the header.
 """
 
 from __future__ import annotations
@@ -77,9 +79,11 @@ class Phase(Enum):
     HEADER = ("the rest of a header after `<|start|>`", StreamState.HEADER)
     BARE_HEADER = ("the rest of a header without `<|start|>`", StreamState.HEADER)
     HEADER_IN_BODY = ("the rest of what may be a header inside a body", StreamState.HEADER)
+    FIRST_WORDS = ("whether a body begins with words of its header", StreamState.CONTENT)
     BODY = ("the rest of a body", StreamState.CONTENT)
     BODY_ROLE = ("whether `assistant` in a body begins a header", StreamState.CONTENT)
     OPEN_CALL = ("whether a call whose JSON is open goes on", StreamState.CONTENT)
+    OPEN_CODE = ("whether `<|call|>` ends a call with code", StreamState.CONTENT)
 
     def __init__(self, awaited: str, state: StreamState) -> None:
         self.awaited = awaited
@@ -116,6 +120,8 @@ class SuspendedBody(NamedTuple):
 
     header: Header
     text: str
+    begun: int = 0
+    """How many tokens of the possible header are the body's own header, which ended too early."""
 
 
 class OpenJson(NamedTuple):
@@ -201,6 +207,7 @@ class ParserState:
         "last_stop",
         "mends",
         "messages",
+        "opening",
         "partial",
         "phase",
         "received",
@@ -260,7 +267,8 @@ class ParserState:
         self._unread = 0  # ... the tokens from this index, which are only text
         self.added: list[ContentDelta] = []  # the text that the current step has added
         # Only the lenient transitions use these:
-        self.held: list[int] = []  # the tokens of TEXT, ENDED_TEXT, BODY_ROLE and OPEN_CALL
+        self.held: list[int] = []  # the tokens of the phases that wait, but for headers
+        self.opening: list[int] = []  # the header of the body that is in FIRST_WORDS
         self.json = OpenJson()  # of the open body
         self.holds_calls = True  # until the end of the tokens has shown that a call was cut
         self.suspended: SuspendedBody | None = None

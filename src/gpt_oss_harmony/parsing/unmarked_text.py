@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
 from ..conversation.messages import Header, Role
-from .header_words import CHANNELS, Piece
+from .header_words import CHANNELS, Piece, without_loops
 from .least_cost import read_unfinished
 
 __all__ = ["split_last_header", "split_plain_text"]
@@ -22,12 +22,12 @@ _LOST_MARKERS = re.compile(
     rf"|(?<=[}}\]])(?:commentary)?(?:{_CHANNEL})(?=[A-Z])"
 )
 _LOST_CHANNEL = re.compile(
-    rf"\s*(?:(?:{_CHANNEL})(?::\s|(?=[A-Z0-9\"*#{{\[\u0370-\u1fff\u3040-\uffef]|\s+to=))"
+    rf"\s*(?:(?:{_CHANNEL})(?::\s|(?=[A-Z0-9\"*#{{\[\u0370-\u1fff\u3040-\uffef]|\s+(?:to=|functions\.)))"
     r"|(?:analysis|commentary)(?=[^\W_]))"  # no word begins with them, as `finally` does
 )
 _LOST_THOUGHT = re.compile(r"\s*(?:analysis|commentary)\b")
 # The prompt has ended in this word, which models then write again.
-_REPEATED_ROLE = re.compile(r"\Aassistant(?::\s*|\s+)")
+_REPEATED_ROLE = re.compile(r"\Aassistant(?::\s*|\s+|(?=functions\.))")
 
 
 def split_last_header(text: str) -> tuple[str, str]:
@@ -49,13 +49,17 @@ def split_plain_text(
     >>> [(header.channel, body) for header, body in split_plain_text(text, set(), "final")]
     [('analysis', 'Easy.'), ('final', 'Hello!')]
     """
+    text = without_loops(text, tools).text
+    if match := _LOST_MARKERS.search(text, 1):
+        text = without_loops(text, tools, match.start()).text
     cuts = [0, *(match.start() for match in _LOST_MARKERS.finditer(text) if match.start())]
     messages: list[tuple[Header, str]] = []
     for start, end in pairwise([*cuts, len(text)]):
         part = text[start:end]
         reading = read_unfinished([Piece(None, part)], Role.ASSISTANT, tools)
         header, body = reading.header, reading.body
-        is_call = part.lstrip().startswith("to=") and header.recipient in tools
+        written = _REPEATED_ROLE.sub("", part, count=1)
+        is_call = written.lstrip().startswith(("to=", *tools)) and header.recipient in tools
         is_thought = end < len(text) and _LOST_THOUGHT.match(part)
         is_marked = start or is_thought or _LOST_MARKERS.match(part) or _LOST_CHANNEL.match(part)
         if is_call or is_marked:
@@ -63,6 +67,6 @@ def split_plain_text(
         else:
             channel = default_channel if end == len(text) else "analysis"
             header = Header(Role.ASSISTANT, channel=channel)
-            body = _REPEATED_ROLE.sub("", part, count=1)
+            body = written
         messages.append((header, body if end == len(text) else body.rstrip()))
     return messages
