@@ -15,6 +15,7 @@ from ..conversation.messages import ROLES, Header, Role
 from ..tokens.special_tokens import (
     CALL,
     CHANNEL,
+    CHANNEL_TEXT,
     CONSTRAIN,
     CONSTRAIN_TEXT,
     END,
@@ -715,19 +716,17 @@ def _wait_in_code(parser: ParserState, token: int) -> None:
     parser.held.append(token)
     stops = [at for at, one in enumerate(last) if one in (END, RETURN)]
     gap = parser.tokenizer.decode(last[stops[-1] + 1 :]).strip() if stops else None
-    if token == CHANNEL:
-        is_header = gap in ("", _ASSISTANT)
-    elif token == MESSAGE:
+    if token == MESSAGE:
         whole = _last_header(parser, START)
-        is_header = whole.startswith(tuple(ROLES)) or _addresses_tool(
-            parser, whole or _last_header(parser, CHANNEL)
-        )
-    elif gap == spelling(START):
-        begun = parser.tokenizer.decode([token])
-        names = (*ROLES, *parser.tools, *BUILT_IN_TOOLS, "functions")
-        is_header = any(name.startswith(begun) for name in names)
+        is_header = whole.startswith(tuple(ROLES)) and whole != _ASSISTANT
+        is_header |= _addresses_tool(parser, whole or _last_header(parser, CHANNEL))
     else:
-        is_header = False
+        names: tuple[str, ...] = ()
+        if gap == spelling(START):
+            names = (*ROLES, *parser.tools, *BUILT_IN_TOOLS, "functions")
+        elif gap in (CHANNEL_TEXT, _ASSISTANT + CHANNEL_TEXT):
+            names = CHANNELS
+        is_header = any(name.startswith(parser.tokenizer.decode([token])) for name in names)
     if is_header:
         _give_up_call(parser, NO_TOKEN)
 
