@@ -112,11 +112,14 @@ def _overview(rules: Json, cases: dict[str, list[Json]], results: Json) -> Itera
     for one in results["implementations"]:
         cells = [_level_cell(one, level, rules, cases) for level in levels]
         yield _row(one["name"], one["version"], one["asked"], *cells)
-    total = sum(map(len, cases.values()))
-    behind = [one["name"] for one in results["implementations"] if one["cases"] != total]
-    if behind:
-        names = ", ".join(behind)
-        yield f"\nNot yet run with the newest of the {total} cases, which count as passed: {names}."
+    every_case = [case for rule in cases.values() for case in rule]
+    behind: dict[str, list[Json]] = {}
+    for one in results["implementations"]:
+        behind.setdefault(one["specification"], []).append(one)
+    for version, ones in behind.items():
+        names = ", ".join(one["name"] for one in ones)
+        if newer := sum(not _was_run(ones[0], case) for case in every_case):
+            yield f"\nRun with version {version}, without the {newer} newer cases: {names}."
 
 
 def _results(rules: Json, cases: dict[str, list[Json]], results: Json) -> Iterator[str]:
@@ -163,15 +166,29 @@ def _failures(
 
 
 def _level_cell(one: Json, level: str, rules: Json, cases: dict[str, list[Json]]) -> str:
-    ids = [c["id"] for r in rules["rules"] if r["level"] == level for c in cases[r["id"]]]
-    asked = [id for id in ids if id not in one["unsupported"]]
+    chosen = [case for r in rules["rules"] if r["level"] == level for case in cases[r["id"]]]
+    asked = _asked(one, chosen)
     passed = [id for id in asked if id not in one["failed"]]
     return f"{len(passed)} of {len(asked)}" if asked else "–"
 
 
+def _asked(one: Json, chosen: list[Json]) -> list[str]:
+    """The cases that an implementation was run with and supports."""
+    ran = (case["id"] for case in chosen if _was_run(one, case))
+    return [id for id in ran if id not in one["unsupported"]]
+
+
+def _was_run(one: Json, case: Json) -> bool:
+    """Whether the case is as old as the version that an implementation was run with."""
+    return _numbers(case.get("since", "1.0")) <= _numbers(one["specification"])
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
 def _rule_cell(one: Json, rule: str, cases: dict[str, list[Json]]) -> str:
-    ids = [case["id"] for case in cases[rule]]
-    asked = [id for id in ids if id not in one["unsupported"]]
+    asked = _asked(one, cases[rule])
     failed = [id for id in asked if id in one["failed"]]
     if not asked:
         return "–"

@@ -128,8 +128,8 @@ def model_and_template(python: Path) -> list[str]:
     return [str(model), str(template)]
 
 
-def result_of(one: Implementation, python: Path) -> dict[str, Any] | None:
-    """Run the cases; None where the adapter does not start."""
+def result_of(one: Implementation, python: Path, version: str) -> dict[str, Any] | None:
+    """Run the cases of this version; None where the adapter does not start."""
     environment = peer_environment(one.peer) if one.peer else dict(os.environ)
     if one.installs:
         environment["TIKTOKEN_ENCODINGS_BASE"] = str(python.parents[1])
@@ -162,7 +162,7 @@ def result_of(one: Implementation, python: Path) -> dict[str, Any] | None:
         "name": one.name,
         "version": described["version"],
         "asked": one.asked,
-        "cases": len(written["results"]),
+        "specification": version,
         "failed": ids("failed"),
         "unsupported": ids("unsupported"),
     }
@@ -181,7 +181,7 @@ def main() -> int:
         if chosen and one.name not in chosen:
             continue
         python = python_of(one)
-        result = result_of(one, python) if python is not None else None
+        result = result_of(one, python, version) if python is not None else None
         if result is None:
             print(f"{one.name}: it cannot be installed here, or its adapter does not start")
             continue
