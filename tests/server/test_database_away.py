@@ -6,10 +6,8 @@ import json
 import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -19,6 +17,7 @@ from gpt_oss_harmony.server.auth import limits
 from gpt_oss_harmony.server.auth.api_keys import ApiKeys
 from gpt_oss_harmony.server.responses import effects
 from gpt_oss_harmony.server.store import KeyLimits, NewResponse, Store
+from support.faults import away
 from support.local_client import LocalClient
 from support.responses_server import TEXT, THOUGHT
 from support.scripted_engine import GatedEngine, ScriptedEngine
@@ -26,27 +25,6 @@ from support.scripted_engine import GatedEngine, ScriptedEngine
 pytest_plugins = ("support.postgres_server", "support.databases")
 
 COMPLETION = THOUGHT + TEXT
-
-
-@contextmanager
-def away(url: str) -> Iterator[None]:
-    """Take a database away: move its file, or close its connections and allow no new ones."""
-    if url.startswith("sqlite"):
-        path = Path(url.removeprefix("sqlite:///"))
-        path.rename(path.with_name("elsewhere"))
-        yield
-        path.with_name("elsewhere").rename(path)
-        return
-    address, _, options = url.partition("?")
-    place, _, name = address.rpartition("/")
-    with psycopg.connect(f"{place}/postgres?{options}", autocommit=True) as admin:
-        admin.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false".encode())
-        ending = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
-        admin.execute(ending, [name])
-        try:
-            yield
-        finally:
-            admin.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS true".encode())
 
 
 @contextmanager

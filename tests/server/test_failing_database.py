@@ -38,6 +38,19 @@ def full(path: Path, store: Store) -> Iterator[None]:
 
 
 @contextmanager
+def read_only(path: Path, store: Store) -> Iterator[None]:
+    """As on a disk that the system has mounted again after an error."""
+    connections = store._database.engine
+    connections.dispose()
+    with closing(connections.raw_connection()) as connection:
+        connection.execute("PRAGMA query_only = 1").close()
+    try:
+        yield
+    finally:
+        connections.dispose()
+
+
+@contextmanager
 def locked(path: Path, _: Store) -> Iterator[None]:
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE").close()
@@ -64,6 +77,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("breaking", "cause"),
     [
         (full, "database or disk is full"),
+        (read_only, "attempt to write a readonly database"),
         (locked, "database is locked"),
         (vanished, "the file was deleted or replaced; put it back, or restart the server"),
     ],

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -18,6 +17,7 @@ import pytest
 from gpt_oss_harmony.server import Settings, create_app
 from gpt_oss_harmony.server.store import Conversation, Store, StoreError, StoreFullError
 from gpt_oss_harmony.server.store.rows import NewItem
+from support.faults import small_disk
 from support.local_client import LocalClient
 from support.responses_server import TEXT
 from support.scripted_engine import ScriptedEngine
@@ -32,18 +32,6 @@ pytestmark = [
 pytest_plugins = ("support.postgres_server",)
 
 MIB = 1 << 20
-
-
-@contextmanager
-def small_disk(path: Path, mebibytes: int) -> Iterator[Path]:
-    path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "none", str(path)]
-    if subprocess.run(command, capture_output=True).returncode != 0:
-        pytest.skip("this system mounts no disk")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
 @pytest.fixture

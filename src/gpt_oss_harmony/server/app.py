@@ -270,6 +270,9 @@ async def _repeat(upkeep: Callable[[], object], seconds: float) -> None:
             await asyncio.to_thread(upkeep)
         except StoreError:
             _LOG.debug("the maintenance of the store failed; it will be tried again")
+        except Exception:  # noqa: BLE001 - it is logged
+            # Without it, nothing would end that ended while the database was away.
+            _LOG.exception("the maintenance of the server failed; it will be tried again")
 
 
 def _return_memory() -> None:

@@ -299,13 +299,15 @@ class Database:
         """Raise `StoreError` for errors of the database."""
         try:
             yield
-        except DBAPIError as error:
+        except (DBAPIError, sqlite3.Error) as error:
+            # Of a cursor of SQLite's own, the error is not wrapped.
+            cause = error.orig if isinstance(error, DBAPIError) else error
             if not isinstance(error, _OF_STATEMENTS):
-                self._note_problem(str(error.orig))
-            if _is_full(error.orig):
+                self._note_problem(str(cause))
+            if _is_full(cause):
                 self.is_full = True
-                raise StoreFullError(f"{self.name} failed: {error.orig}") from error
-            raise StoreError(f"{self.name} failed: {error.orig}") from error
+                raise StoreFullError(f"{self.name} failed: {cause}") from error
+            raise StoreError(f"{self.name} failed: {cause}") from error
         except PoolTimeoutError as error:
             problem = f"was busy for too long, with {_CONNECTIONS} connections and more in use"
             self._note_problem(problem)
