@@ -6,6 +6,7 @@ What comes out of a sandbox is limited by the server, so false agents try that, 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 
 from gpt_oss_harmony.tools.python.notebook import Notebook, NotebookOutput
 from gpt_oss_harmony.tools.python.sandbox import Limits, Sandbox
+from gpt_oss_harmony.tools.python.sandbox.limits import _page_tables, process_tree, used_memory
 from gpt_oss_harmony.tools.python.session import PythonSession
 from support.notebooks import (
     PATIENCE,
@@ -277,6 +279,70 @@ def test_memory_of_the_kernel_is_limited(code: str) -> None:
             f"    while True:\n        {code}\nexcept OSError: time.sleep({PATIENCE})"
         )
         assert "its processes took more than 1024 MiB of memory" in text
+
+
+PIPES = """
+import os, time
+for number in range(4):
+    if os.fork() == 0:
+        try:
+            made = open(f"made {number}", "w")  # no file can be opened afterwards
+            written, pipes, zeros = 0, 0, bytes(1 << 16)
+            try:
+                while True:
+                    _, end = os.pipe()
+                    os.set_blocking(end, False)
+                    pipes += 1
+                    try:
+                        while True: written += os.write(end, zeros)
+                    except BlockingIOError: pass
+            except OSError: pass
+            print(written, pipes, file=made, flush=True)
+            os.rename(f"made {number}", f"{number}.txt")
+            time.sleep(3600)
+        finally:
+            os._exit(0)
+while sum(name.endswith(".txt") for name in os.listdir()) < 4: time.sleep(0.1)
+print(*(open(f"{number}.txt").read() for number in range(4)))
+"""
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_pipes_hold_what_the_kernel_gives_a_user() -> None:
+    with conversation() as begun:
+        found = re.findall(r"^ ?(\d+) (\d+)$", begun.text(PIPES), re.MULTILINE)
+    assert len(found) == 4
+    written, pipes = (sum(map(int, numbers)) for numbers in zip(*found, strict=True))
+    assert pipes > 1_000
+    pages = int(Path("/proc/sys/fs/pipe-user-pages-soft").read_text("ascii"))
+    assert written <= (pages + 2 * pipes) * 4096
+
+
+TABLES = """
+import mmap, os, time
+for number in range(16):
+    if os.fork() == 0:
+        size = 512 << 20
+        held = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+        for at in range(0, size, 2 << 20): held[at]  # a page of zeros, which takes no memory
+        open(f"{number}.txt", "w").close()
+        time.sleep(3600)
+while sum(name.endswith(".txt") for name in os.listdir()) < 16: time.sleep(0.1)
+"""
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_page_tables_count_as_memory() -> None:
+    with conversation() as begun:
+        begun.run("1")
+        before = sum(map(_page_tables, process_tree(os.getpid())))
+        begun.run(TABLES)
+        tree = process_tree(os.getpid())
+        added = sum(map(_page_tables, tree)) - before
+        assert used_memory(os.getpid(), 1 << 50) >= before + added
+    assert 16 * (1 << 20) <= added <= SETTINGS.limits.processes * SETTINGS.limits.memory // 256
 
 
 FILLING = {
