@@ -190,8 +190,9 @@ transformers: $(VERSIONS:%=$(TRANSFORMERS_VENVS)/%/.installed) ## Run the Transf
 xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar, beside the grammar
 	$(XGRAMMAR_VENV)/bin/python scripts/structural_tag/check.py
 
-schemas: $(XGRAMMAR_VENV)/.installed ## Run public suites of JSON Schema in the folder SUITES=folder, beside two engines; SEED=3
+schemas: $(XGRAMMAR_VENV)/.installed ## Run public suites of JSON Schema in the folder SUITES=folder, beside four engines, and time them; SEED=3
 	$(XGRAMMAR_VENV)/bin/python scripts/schemas/score_suites.py $(SUITES) --seed $(SEED) --write
+	$(XGRAMMAR_VENV)/bin/python scripts/schemas/time_engines.py $(SUITES) --write
 
 loosening: $(VENV)/.installed-dev ## Check that loosening only loosens, with the suites in the folder SUITES=folder
 	$(BIN)/python scripts/schemas/check_loosening.py $(SUITES)
@@ -481,7 +482,7 @@ $(TRANSFORMERS_VENVS)/%/.installed: pyproject.toml
 $(XGRAMMAR_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(XGRAMMAR_VENV)
 	$(XGRAMMAR_VENV)/bin/python -m $(PIP_INSTALL) torch==$(TORCH)
-	$(XGRAMMAR_VENV)/bin/python -m $(PIP_INSTALL) --editable '.[dev]' xgrammar==0.2.8
+	$(XGRAMMAR_VENV)/bin/python -m $(PIP_INSTALL) --editable '.[dev]' xgrammar==0.2.8 outlines-core==0.2.14 lm-format-enforcer==0.11.3
 	$(XGRAMMAR_VENV)/bin/python -m $(INSTALL_PACKAGES)
 	@touch $@
 

@@ -112,7 +112,7 @@ def _in_process(engine: str, write: Callable[[Any], Any] = _plain) -> Iterator[C
 
 def _serve(connection: Connection, engine: str) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # xgrammar warns of much that is tried here
-    compile_text = _llguidance if engine == "llguidance" else _xgrammar(engine)
+    compile_text = _OTHERS[engine]() if engine in _OTHERS else _xgrammar(engine)
     accepts: Accepts | None = None
     while True:
         kind, text = connection.recv()
@@ -122,8 +122,8 @@ def _serve(connection: Connection, engine: str) -> None:
                 connection.send(True)
             else:
                 connection.send(accepts is not None and accepts(text))
-        except (RuntimeError, ValueError, Refused) as error:
-            connection.send(f"{error}".partition("\n")[0])
+        except Exception as error:  # noqa: BLE001 - engines refuse in many ways
+            connection.send(f"{error}".partition("\n")[0] or type(error).__name__)
 
 
 def _llguidance(text: str) -> Accepts:
@@ -154,10 +154,68 @@ def _xgrammar(engine: str) -> Callable[[str], Accepts]:
     return compile_text
 
 
+def _outlines() -> Callable[[str], Accepts]:
+    from outlines_core import (  # type: ignore[import-not-found,unused-ignore]
+        Index,
+        Vocabulary,
+        json_schema,
+    )
+
+    bytes_alone = Vocabulary(256, {bytes([byte]): [byte] for byte in range(256)})
+
+    def compile_text(text: str) -> Accepts:
+        index = Index(json_schema.build_regex_from_schema(text), bytes_alone)
+
+        def accepts(text: str) -> bool:
+            state = index.get_initial_state()
+            for byte in text.encode():
+                state = index.get_next_state(state, byte)
+                if state is None:
+                    return False
+            return bool(index.is_final_state(state))
+
+        return accepts
+
+    return compile_text
+
+
+def _lm_format_enforcer() -> Callable[[str], Accepts]:
+    from lmformatenforcer import (  # type: ignore[import-not-found,unused-ignore]
+        CharacterLevelParserConfig,
+        JsonSchemaParser,
+    )
+
+    plain = CharacterLevelParserConfig().alphabet
+
+    def compile_text(schema: str) -> Accepts:
+        JsonSchemaParser(json.loads(schema)).get_allowed_characters()
+
+        def accepts(text: str) -> bool:
+            alphabet = "".join({*plain, *text})  # others are forbidden in texts
+            parser = JsonSchemaParser(json.loads(schema), CharacterLevelParserConfig(alphabet))
+            for character in text:
+                if character not in parser.get_allowed_characters():
+                    return False
+                parser = parser.add_character(character)
+            return bool(parser.can_end())
+
+        return accepts
+
+    return compile_text
+
+
+_OTHERS: dict[str, Callable[[], Callable[[str], Accepts]]] = {
+    "llguidance": lambda: _llguidance,
+    "outlines": _outlines,
+    "lm-format-enforcer": _lm_format_enforcer,
+}
+
 ENGINES: dict[str, Callable[[], AbstractContextManager[Compile]]] = {
     "ours": _ours,
     "our structural tag in xgrammar": partial(_in_process, "tag", _tag),
     "llguidance alone": partial(_in_process, "llguidance"),
     "xgrammar": partial(_in_process, "xgrammar"),
+    "outlines-core": partial(_in_process, "outlines"),
+    "lm-format-enforcer": partial(_in_process, "lm-format-enforcer"),
 }
 """By name, what opens an engine and gives its function to compile a schema."""

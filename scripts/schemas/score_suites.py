@@ -1,4 +1,4 @@
-"""Run public suites of JSON Schema through this library, llguidance alone and xgrammar.
+"""Run public suites of JSON Schema through this library and other engines.
 
 ::
 
@@ -94,7 +94,9 @@ def table(scores: dict[str, dict[str, Score]], seed: int) -> str:
             lines.append(f"| {title} | {' | '.join(map(cell, by_engine.values()))} |")
         lines.append("")
     engines = {"llguidance"} | {
-        "xgrammar" for name in next(iter(scores.values())) if "xgrammar" in name
+        package
+        for package in ("xgrammar", "outlines-core", "lm-format-enforcer")
+        if package in next(iter(scores.values()))
     }
     versions = ", ".join(f"{name} {version(name)}" for name in sorted(engines))
     lines.append(f"Measured on {date.today():%d %B %Y} with {versions}, seed {seed}.")
