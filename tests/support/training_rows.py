@@ -34,6 +34,15 @@ SETTINGS = {
 }
 # Every field that a form has, and some of other forms.
 ROWS: dict[str, dict[str, Any]] = {
+    "chat-changing-tools": {
+        "tools": [{"type": "function", "function": FUNCTION}],
+        "messages": [
+            ASKED,
+            {"role": "assistant", "content": "ho"},
+            {**ASKED, "tools": [{"type": "function", "function": {"name": "g", "x": 1}, "y": 2}]},
+            {"role": "assistant", "content": "ha", "cache": 1},
+        ],
+    },
     "chat": {
         **SETTINGS,
         "tools": [{"type": "function", "function": FUNCTION, "cache_control": {"ttl": 5}}],

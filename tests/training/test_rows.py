@@ -423,6 +423,80 @@ def test_what_no_model_should_say_is_rejected_where_it_would_be_learned(
         assert sum(example.trainable_tokens for example in made.examples) == 5
 
 
+def function(name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, **fields}}
+
+
+def call_of(name: str) -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": [{"function": {"name": name, "arguments": "{}"}}]}
+
+
+def learned(row: Any) -> list[tuple[list[str], str]]:
+    """Return the functions that each example declares, and the text that it trains on."""
+    _, made = row_examples(row)
+    return [
+        (
+            re.findall(r"^type (\w+) = ", ENCODING.decode(example.input_ids), re.MULTILINE),
+            ENCODING.decode(label for label in example.labels if label != IGNORED),
+        )
+        for example in made.examples
+    ]
+
+
+def test_tools_that_change_are_those_that_an_answer_was_given_with() -> None:
+    result = {"role": "tool", "content": "1"}
+    messages = [
+        {**ASKED, "tools": [function("one")]},
+        call_of("one"),
+        {**result, "tools": json.dumps([function("one"), function("two")])},
+        call_of("two"),
+        result,
+        {**ANSWERED, "tools": []},  # nothing changes
+        {**ASKED, "tools": [function("two")]},
+        {**ANSWERED, "tools": [function("two")]},
+    ]
+    call = "<|channel|>commentary to=functions.{} <|constrain|>json<|message|>{{}}<|call|>"
+    answer = "<|channel|>final<|message|>ho<|return|>"
+    assert learned({"messages": messages}) == [
+        (["one"], call.format("one")),
+        (["one", "two"], call.format("two") + answer),
+        (["two"], answer),
+    ]
+    read, made = row_examples({"messages": messages})
+    assert not read.unused
+    assert not made.findings  # each call is checked against the tools of its time
+    # The prompts are those of requests with the tools of their time.
+    plain = [{**message, "tools": None} for message in messages]
+    times = ((2, ["one"]), (4, ["one", "two"]), (8, ["two"]))
+    for example, (end, declared) in zip(made.examples, times, strict=True):
+        request = {"messages": plain[:end], "tools": [function(name) for name in declared]}
+        (*_, then) = row_examples(request, reject=())[1].examples
+        assert example.input_ids[: len(then) - 1] == then.input_ids[:-1], end
+
+
+def test_a_row_without_tools_may_get_some_and_their_unread_fields_are_counted() -> None:
+    strict = function("one", strict=True)
+    row = chat(ANSWERED, {**ASKED, "tools": [strict]}, call_of("one"))
+    assert [declared for declared, _ in learned(row)] == [[], ["one"]]
+    assert row_examples(row)[0].unused == ["tools[].function.strict"]
+    row["messages"] += [{**ASKED, "tools": [function("two")]}, ANSWERED]
+    assert row_examples(row)[0].unused == ["tools[].function.strict"]
+
+
+def test_a_call_of_a_function_that_is_declared_only_later_is_rejected() -> None:
+    row = chat(call_of("two"), {**ASKED, "tools": [function("two")]}, ANSWERED)
+    row["tools"] = [function("one")]
+    with pytest.raises(RejectedRow, match="'two' is called, but not declared"):
+        row_examples(row)
+
+
+def test_tools_that_nothing_was_answered_with_are_refused() -> None:
+    row = {"messages": [{**ASKED, "tools": [function("one")]}, ANSWERED]}
+    assert read_row({**row, "tools": [function("one")]})  # the same twice
+    with pytest.raises(ConversationError, match=r"messages\[0\]\.tools: replaces other tools"):
+        read_row({**row, "tools": [function("two")]})
+
+
 def test_a_stream_goes_on_behind_rejected_rows() -> None:
     rejected: list[tuple[object, str]] = []
     rows = [chat(ANSWERED), chat(), {"text": "x"}, chat(said([PICTURE])), chat(ANSWERED)]

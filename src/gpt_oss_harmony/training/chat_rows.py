@@ -15,7 +15,7 @@ from typing import Any
 
 from ..apis.chat.input import REASONING_FIELDS
 from ..apis.conversation_builder import PART_TYPES
-from ..conversation.json_field import JsonField
+from ..conversation.json_field import NOTHING, JsonField
 from ..conversation.messages import Role
 
 __all__ = [
@@ -103,22 +103,41 @@ def completed_chat(row: JsonField) -> dict[str, Any]:
 
     Reasoning and calls inside other models' marks in an answer's text (``<think>`` and
     ``<tool_call>``) are moved to their fields.
+
+    The ``tools`` of a message are all the tools from that message on. A request has one list, that
+    of its last message; ``earlier_tools`` has the lists before it, each with the index of the
+    message at which it ends.
     """
     request: dict[str, Any] = {"response_format": row["response_format"].value}
     request["reasoning_effort"] = _effort(row)
     calls = _OpenCalls()
-    request["messages"] = [
-        message
-        for given in parsed_json(row["messages"]).items()
-        for message in _completed_messages(given, calls)
-    ]
-    tools = [
-        *parsed_json(row["tools"]).optional_items(),
-        *parsed_json(row["functions"]).optional_items(),
-    ]
-    request["tools"] = [_completed_tool(parsed_json(tool)) for tool in tools]
-    _refuse_twice(request["tools"], tools)
-    return request
+    messages: list[Mapping[str, Any]] = []
+    tools = _completed_tools(row["tools"], row["functions"])
+    earlier: list[tuple[int, list[dict[str, Any]]]] = []
+    has_spoken = False
+    for given in parsed_json(row["messages"]).items():
+        own = given.object().get("tools") not in NOTHING
+        if own and (changed := _completed_tools(given["tools"])) != tools:
+            if has_spoken:
+                earlier.append((len(messages), tools))
+            elif tools:
+                problem = "replaces other tools, with which nothing was answered; keep one list"
+                raise given["tools"].error(problem)
+            tools, has_spoken = changed, False
+        for message in _completed_messages(given, calls):
+            has_spoken = has_spoken or message["role"] == Role.ASSISTANT.value
+            if own:
+                message = dict(message)
+                del message["tools"]
+            messages.append(message)
+    return {**request, "messages": messages, "tools": tools, "earlier_tools": earlier}
+
+
+def _completed_tools(*lists: JsonField) -> list[dict[str, Any]]:
+    given = [tool for tools in lists for tool in parsed_json(tools).optional_items()]
+    completed = [_completed_tool(parsed_json(tool)) for tool in given]
+    _refuse_twice(completed, given)
+    return completed
 
 
 def _refuse_twice(completed: Sequence[Mapping[str, Any]], tools: Sequence[JsonField]) -> None:

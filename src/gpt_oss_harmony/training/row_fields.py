@@ -34,7 +34,8 @@ def unused_chat_fields(
     found = list(row.unread())
     for message in request["messages"]:
         found += message.unread(f"{container}[].")
-    for tool in request["tools"]:
+    earlier = (tool for _, tools in request["earlier_tools"] for tool in tools)
+    for tool in (*request["tools"], *earlier):
         found += _unused_of_tool(tool, "tools[].", others)
     if isinstance(requested := request["response_format"], ReadObject):
         if requested.noted == {"type"} and dict.get(requested, "type") != "text":

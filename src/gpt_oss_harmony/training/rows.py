@@ -4,7 +4,8 @@ The weights of a row belong to its messages, so the reader returns the row's mes
 message of the conversation. Rows that would teach text that no model should write are rejected.
 
 If instructions follow an answer, that answer was given without them. So the row has an earlier
-conversation, which ends before these instructions, and the answer is trained on there.
+conversation, which ends before these instructions, and the answer is trained on there. The same
+holds for tools that change after an answer.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ __all__ = [
     "RejectedRow",
     "RowDates",
     "examples_of",
-    "later_instructions",
+    "later_openings",
     "parse_line",
     "read_row",
     "row_examples",
@@ -87,7 +88,8 @@ class ReadRow(NamedTuple):
     - `unused`: the names of the fields that the conversation does not have.
     - `wants_json`: whether the row requests JSON without a schema.
     - `repairs`: the kinds of `RecoveryKind` that a rendered text needed to be read.
-    - `earlier`: the conversations up to each place where instructions follow an answer.
+    - `earlier`: the conversations up to each place where instructions or other tools follow an
+      answer.
     """
 
     form: RowForm
@@ -99,9 +101,19 @@ class ReadRow(NamedTuple):
     wants_json: bool = False
     repairs: Sequence[str] = ()
 
+    def opening_of(self, index: int) -> list[Message]:
+        """Return the instructions and tools with which a message is trained on."""
+        holders = (
+            conversation
+            for conversation, _, offset in self.earlier
+            if index - offset < len(conversation.messages)
+        )
+        messages = next(holders, self.conversation).messages
+        return [m for m in messages if m.author.role in (Role.SYSTEM, Role.DEVELOPER)]
+
 
 class EarlierConversation(NamedTuple):
-    """The conversation of a row before later instructions; its answers are trained on here.
+    """The conversation of a row before later instructions or tools; its answers are learned here.
 
     A message has the index of the same message in the row's conversation, less `offset`, which is 1
     if only the row's conversation has a developer message.
@@ -159,10 +171,9 @@ def row_examples(
     if reason is not None:
         raise RejectedRow(reason, made.too_long)
     messages = row.conversation.messages
-    opening = [m for m in messages if m.author.role in (Role.SYSTEM, Role.DEVELOPER)]
     findings = find_in_opening(messages)
     for index in trained:
-        findings += find_in_trained(messages[index], opening)
+        findings += find_in_trained(messages[index], row.opening_of(index))
         findings += find_after_trained(messages, index, wants_json=row.wants_json)
     findings += find_in_repairs(row.repairs)
     for finding in findings:
@@ -264,6 +275,9 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
     request = completed_chat(chat)
     for name in ("messages", "tools"):
         request[name] = [ReadObject(item) for item in request[name]]
+    request["earlier_tools"] = [
+        (end, [ReadObject(tool) for tool in tools]) for end, tools in request["earlier_tools"]
+    ]
     settings = _SystemSettings.of(chat)
     row_weight = _row_weight(chat)
     if dates is not None and dates.field is not None:
@@ -291,7 +305,8 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
             unlearned[index] = reason
     earlier: list[EarlierConversation] = []
     done = 0  # the messages of the request that were trained on before
-    for end in later_instructions(request["messages"]):
+    changes = [end for end, _ in request["earlier_tools"]]
+    for end in later_openings(request["messages"], changes):
         before = _conversation_of(request, end, start_date, settings)
         offset = len(result.opening) - len(before.opening)
         own = {
@@ -331,15 +346,20 @@ class _ReadRequest(NamedTuple):
         }
 
 
-def later_instructions(messages: Sequence[Mapping[str, Any]]) -> Iterator[int]:
-    """Yield the indices of instructions that follow an answer, if answers lie between them."""
+def later_openings(
+    messages: Sequence[Mapping[str, Any]], changes: Collection[int] = ()
+) -> Iterator[int]:
+    """Yield the indices of instructions that follow an answer, if answers lie between them.
+
+    `changes` are the indices of messages from which on there are other tools; they count, too.
+    """
     has_spoken = False
     for index, message in enumerate(messages):
-        if message["role"] == Role.ASSISTANT.value:
-            has_spoken = True
-        elif message["role"] in (Role.SYSTEM.value, Role.DEVELOPER.value) and has_spoken:
+        begins = index in changes or message["role"] in (Role.SYSTEM.value, Role.DEVELOPER.value)
+        if begins and has_spoken:
             yield index
             has_spoken = False
+        has_spoken = has_spoken or message["role"] == Role.ASSISTANT.value
 
 
 def _conversation_of(
@@ -347,7 +367,9 @@ def _conversation_of(
 ) -> _ReadRequest:
     """Read the messages of a request up to an index, as a server reads them as a history."""
     given = request["messages"][:end]
-    read = read_chat({**request, "messages": given}, conversation_start_date=start_date)
+    known = (tools for stop, tools in request["earlier_tools"] if end <= stop)
+    own = {"messages": given, "tools": next(known, request["tools"])}
+    read = read_chat({**request, **own}, conversation_start_date=start_date)
     messages = read.conversation.messages
     for index, source in enumerate(read.sources):
         message = messages[index]

@@ -23,7 +23,7 @@ from ...tokens.special_tokens import CALL, RETURN
 from ..chat_rows import completed_chat
 from ..examples import training_examples
 from ..options import TrainingOptions
-from ..rows import later_instructions
+from ..rows import later_openings
 from ..sequence_plan import kept_in_prompt
 
 __all__ = [
@@ -60,13 +60,17 @@ def parsed_chat(
     effort: str | None = None,
     start_date: str | None = None,
 ) -> ParsedRequest:
-    """Read a chat like a row of training data."""
+    """Read a chat like a row of training data; tools that change after an answer are refused."""
     fields = {
         "messages": [dict(message) for message in messages],
         "tools": None if tools is None else [dict(tool) for tool in tools],
         "reasoning_effort": effort,
     }
-    return read_chat(completed_chat(JsonField(fields)), conversation_start_date=start_date)
+    request = completed_chat(JsonField(fields))
+    for end, _ in request["earlier_tools"]:
+        problem = "the tools change after an answer; give each part of the chat by itself"
+        raise ConversationError(problem, field=f"messages[{end}].tools")
+    return read_chat(request, conversation_start_date=start_date)
 
 
 def chat_prompt(
@@ -119,7 +123,7 @@ def chat_sequence(
     if not read.sources or read.conversation.messages[-1].author.role is not Role.ASSISTANT:
         raise ConversationError("the last message is not by the assistant; render a prompt instead")
     said = read.conversation.messages
-    late = max(later_instructions(messages), default=0)  # earlier answers were given without them
+    late = max(later_openings(messages), default=0)  # earlier answers were given without them
     weights = {
         index: 0.0
         for index, source in enumerate(read.sources)
