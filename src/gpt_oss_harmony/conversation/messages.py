@@ -72,7 +72,7 @@ ROLES = {role.value: role for role in Role}
 
 
 def _known(role: Role) -> Role:
-    """Raise `ValueError` with one sentence for an unknown role, where pydantic has several lines."""
+    """Raise `ValueError` for an unknown role, in one sentence; pydantic writes several lines."""
     return role if type(role) is Role else Role(role)
 
 
