@@ -752,6 +752,13 @@ def test_a_body_may_begin_with_words_of_its_header(text: str, meant: Message | s
     assert text_of(expected[0]).startswith("".join(deltas))
 
 
+def test_a_marker_that_such_a_body_spells_stays_text() -> None:
+    begun = tokens_of("<|channel|>analysis<|message|>to=functions.f{}")
+    parser = parsed([*begun, *plain("<|channel|>final"), END], tools=TOOLS)
+    assert parser.messages == [said("to=functions.f{}<|channel|>final", "analysis")]
+    assert parser.recoveries == []
+
+
 def test_a_call_after_an_early_body_can_be_refused() -> None:
     tokens = tokens_of("<|channel|>commentary<|message|>to=functions.f<|message|>{}<|call|>")
     parser = parsed(tokens, tools=TOOLS, repairs=tuple(set(K) - {K.DOUBLED_START}))

@@ -271,6 +271,8 @@ def _begin_header_again(parser: ParserState, token: int) -> None:
 def _header_pieces(parser: ParserState) -> list[Piece]:
     """Split the header tokens; text before a header without ``<|start|>`` is its own message."""
     pieces = split_header(parser.header_tokens, parser.tokenizer)
+    if parser.suspended is not None and parser.suspended.begun:
+        return pieces  # it may be text of the body, which is not changed
     if any(_SPELLED_IN_HEADER.search(piece.text) for piece in pieces):
         parser.recover(RecoveryKind.SPELLED_MARKER, parser.tokenizer.decode(parser.header_tokens))
         tokens = parser.header_tokens = []
