@@ -13,7 +13,7 @@ from gpt_oss_harmony import ConversationError
 from gpt_oss_harmony.training import row_examples, stream_examples
 from gpt_oss_harmony.training.row_forms import ROW_FORMS
 from gpt_oss_harmony.training.rows import read_row
-from gpt_oss_harmony.training.trainers import preference_example
+from gpt_oss_harmony.training.trainers import preference_example, unpaired_preference_example
 from support.training_oracle import DATE
 from support.training_rows import ROWS
 
@@ -40,6 +40,7 @@ PREFERENCES: dict[str, dict[str, Any]] = {
         "non_preferred_output": SAID[1:],
     },
     "common beginning": {"chosen": [ASKED, SAID[0]], "rejected": [ASKED, SAID[1]]},
+    "labelled": {"prompt": [ASKED], "completion": SAID[:1], "label": False, "score": 1.0},
 }
 
 
@@ -83,10 +84,22 @@ def by_reading(raw: Any, chance: random.Random) -> None:
 
 
 def by_preference(raw: Any, chance: random.Random) -> None:
-    assert preference_example(raw, on_unused=lambda names: None)["prompt_ids"]
+    is_labelled = isinstance(raw, dict) and "completion" in raw
+    make = unpaired_preference_example if is_labelled else preference_example
+    assert make(raw, on_unused=lambda names: None)["prompt_ids"]
 
 
-WAYS: list[Callable[[Any, random.Random], None]] = [by_row, by_stream, by_reading, by_preference]
+def by_label(raw: Any, chance: random.Random) -> None:
+    assert unpaired_preference_example(raw, on_unused=lambda names: None)["prompt_ids"]
+
+
+WAYS: list[Callable[[Any, random.Random], None]] = [
+    by_row,
+    by_stream,
+    by_reading,
+    by_preference,
+    by_label,
+]
 
 
 def check(way: Callable[[Any, random.Random], None], raw: Any, chance: random.Random) -> None:

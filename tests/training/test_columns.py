@@ -10,7 +10,11 @@ import pytest
 
 from gpt_oss_harmony import ConversationError, load_harmony_encoding
 from gpt_oss_harmony.training import IGNORED, TokenSequence
-from gpt_oss_harmony.training.trainers import preference_example, rollout_columns
+from gpt_oss_harmony.training.trainers import (
+    preference_example,
+    rollout_columns,
+    unpaired_preference_example,
+)
 from support.training_conversations import conversation, result
 
 np = pytest.importorskip("numpy")
@@ -193,3 +197,60 @@ def test_a_pair_that_teaches_nothing_is_refused() -> None:
     weighted = [{"role": "assistant", "content": "4", "weight": 0.5}]
     with pytest.raises(ConversationError, match="chosen: a preference has no weights"):
         preference_example({**PAIR, "chosen": weighted})
+
+
+LABELLED: list[dict[str, Any]] = [
+    {"prompt": [QUESTION], "completion": [RIGHT]},
+    {"prompt": "2 + 2?", "completion": "<think>hm</think>4"},
+    {"prompt": json.dumps([QUESTION]), "completion": json.dumps([RIGHT])},
+]
+
+
+@pytest.mark.parametrize("label", [True, False])
+@pytest.mark.parametrize("row", LABELLED)
+def test_a_labelled_completion_has_the_tokens_of_a_pair(row: dict[str, Any], label: bool) -> None:
+    made = unpaired_preference_example({**row, "label": label}, start_date=DATE)
+    pair = {"prompt": row["prompt"], "chosen": row["completion"], "rejected": [WRONG]}
+    paired = preference_example(pair, start_date=DATE)
+    assert made == {
+        "prompt_ids": paired["prompt_ids"],
+        "completion_ids": paired["chosen_ids"],
+        "label": label,
+    }
+    assert ENCODING.decode(made["completion_ids"]) == (
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
+        "<|channel|>final<|message|>4<|return|>"
+    )
+
+
+BAD_LABELLED: list[tuple[dict[str, Any], str]] = [
+    ({"completion": "4", "label": True}, "prompt: expected a text or a list|prompt: the field is"),
+    ({"prompt": "q", "label": True}, "completion: the field is missing"),
+    ({"prompt": "q", "completion": "4"}, "label: the field is missing; expected true or false"),
+    ({"prompt": "q", "completion": "4", "label": 1}, "label: expected true or false, found 1"),
+    ({"prompt": "q", "completion": "4", "label": True, "messages": []}, "messages: the row has a"),
+    (
+        {"prompt": [QUESTION], "completion": [CALL, RESULT, RIGHT], "label": False},
+        "completion: holds more than the model samples in one go",
+    ),
+    (
+        {"prompt": "q", "completion": [{**WRONG, "weight": 0.5}], "label": False},
+        "completion: a preference has no weights",
+    ),
+]
+
+
+@pytest.mark.parametrize(("row", "problem"), BAD_LABELLED)
+def test_labelled_completions_that_are_none(row: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConversationError, match=problem):
+        unpaired_preference_example(row)
+
+
+def test_fields_of_a_labelled_completion_that_are_in_no_column_are_named() -> None:
+    row = {"prompt": "q", "completion": "4", "label": True, "score": 3}
+    with pytest.warns(UserWarning, match="in no column: score") as caught:
+        unpaired_preference_example(row)
+    assert caught[0].filename == __file__
+    named: list[str] = []
+    unpaired_preference_example(row, on_unused=named.extend)
+    assert named == ["score"]

@@ -89,9 +89,14 @@ def run(
     }
     for file, row in rows.items():
         (folder / file).write_text(json.dumps(row) + "\n")
+    labelled = [
+        {"prompt": [QUESTION], "completion": [answer], "label": answer is ANSWER}
+        for answer in (ANSWER, wrong)
+    ]
+    (folder / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labelled))
     prepare(folder / "chats.jsonl", folder / "data", workers=1)
     monkeypatch.chdir(folder)
-    for name in ("SFTConfig", "DPOConfig", "GRPOConfig"):
+    for name in ("SFTConfig", "DPOConfig", "KTOConfig", "GRPOConfig"):
         own = {"max_completion_length": 64} if name == "GRPOConfig" else {}
         config = functools.partial(getattr(trl, name), **{**SMALL, **own, **settings})
         monkeypatch.setattr(trl, name, config)
@@ -115,6 +120,7 @@ def test_every_block_has_a_test() -> None:
         "SFT": 1,
         "LoRA": 1,
         "DPO": 2,
+        "KTO": 2,
         "GRPO": 2,
         "renderers, verifiers, prime-rl": 2,
         "tinker-cookbook": 1,
@@ -147,6 +153,22 @@ def test_lora(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_dpo(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SMALL, "per_device_train_batch_size", 1)
     (trainer,) = run(["DPO"], loaded, tmp_path, monkeypatch, learning_rate=0.1)
+    assert losses(trainer)[1] < losses(trainer)[0]
+
+
+def test_kto(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, trainer = run(["DPO", "KTO"], loaded, tmp_path, monkeypatch, learning_rate=0.1)
+    good, bad = trainer.train_dataset
+    assert (good["label"], bad["label"]) == (True, False)
+    assert good["KL_completion_ids"] == bad["completion_ids"]
+    (batch,) = trainer.get_train_dataloader()  # by the trainer's own collator
+    for row, ids, mask in zip(
+        (good, bad), batch["input_ids"], batch["completion_mask"], strict=True
+    ):
+        learned = ids[mask.bool()].tolist()
+        assert learned == row["completion_ids"]
+        assert ids.tolist()[: len(row["prompt_ids"])] == row["prompt_ids"]
+    assert batch["label"].tolist() == [True, False]
     assert losses(trainer)[1] < losses(trainer)[0]
 
 

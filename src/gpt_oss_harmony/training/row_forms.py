@@ -154,7 +154,9 @@ def _is_chat_with_channels(row: Mapping[str, Any], messages: Any) -> bool:
 
 _UNPAIRED = (
     "this is a row of TRL's unpaired preferences (prompt, completion and label), and a bad "
-    "completion must not be learned; keep the rows whose label is true, and remove the label"
+    "completion must not be learned; for KTO, use "
+    "gpt_oss_harmony.training.trainers.unpaired_preference_example; to train on good completions, "
+    "keep the rows whose label is true, and remove the label"
 )
 _PREFERENCES = (
     "this is a row of preferences ({}), which has two conversations; for DPO, use "

@@ -3,13 +3,13 @@
 ::
 
     chat_tokens          a chat as tokens, with the message that each token comes from
-    preferences          pairs of answers, for preference training
+    preferences          preferences, in pairs and with labels, and rollouts
     renderers            a renderer for PrimeIntellect's ``renderers``, which verifiers uses
     tinker               a renderer for tinker-cookbook
 """
 
 from .chat_tokens import ChatTokens, chat_prompt, chat_sequence, read_completion, training_chats
-from .preferences import preference_example, rollout_columns
+from .preferences import preference_example, rollout_columns, unpaired_preference_example
 
 __all__ = [
     "ChatTokens",
@@ -19,4 +19,5 @@ __all__ = [
     "read_completion",
     "rollout_columns",
     "training_chats",
+    "unpaired_preference_example",
 ]

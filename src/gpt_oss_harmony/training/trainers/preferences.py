@@ -1,4 +1,4 @@
-"""Pairs of answers and sampled sequences as columns for the trainers of TRL."""
+"""Preferences and sampled sequences as columns for the trainers of TRL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..row_forms import spoken
 from ..rows import row_examples
 from ..token_sequence import TokenSequence
 
-__all__ = ["preference_example", "rollout_columns"]
+__all__ = ["preference_example", "rollout_columns", "unpaired_preference_example"]
 
 _SIDES = ("chosen", "rejected")
 
@@ -59,33 +59,92 @@ def preference_example(
     result: dict[str, list[int]] = {}
     unused: dict[str, None] = {}
     for name, messages in sides.items():
-        silent = [
-            {**message, "weight": 0} if message.get("role") == "assistant" else message
-            for message in prompt
-        ]
-        chat = {**fields, "messages": [*silent, *messages]}
-        read, made = row_examples(chat, form="chat", start_date=date, reject=reject)
-        unused.update(dict.fromkeys(read.unused))
-        examples = made.examples
-        if any(example.weights for example in examples):
-            raise ConversationError("a preference has no weights; remove the weight", field=name)
-        labels = examples[-1].labels
-        start = next(index for index, label in enumerate(labels) if label != IGNORED)
-        if len(examples) > 1 or IGNORED in labels[start:]:
-            problem = "holds more than the model samples in one go; end it with a call or an answer"
-            raise ConversationError(problem, field=name)
-        prompt_ids = examples[-1].input_ids[:start]
+        prompt_ids, answer_ids, left_out = _sampled_answer(
+            {**fields, "messages": [*_silent(prompt), *messages]}, name, date, reject
+        )
         if result.setdefault("prompt_ids", prompt_ids) != prompt_ids:
             raise ConversationError("follows another prompt than the chosen answer", field=name)
-        result[f"{name}_ids"] = examples[-1].input_ids[start:]
+        result[f"{name}_ids"] = answer_ids
+        unused.update(dict.fromkeys(left_out))
     if result["chosen_ids"] == result["rejected_ids"]:
         problem = "is the same as the chosen answer, and teaches nothing; remove the row"
         raise ConversationError(problem, field="rejected")
-    if unused and on_unused is not None:
-        on_unused(list(unused))
-    elif unused:
-        warnings.warn(f"fields that are in no column: {', '.join(unused)}", stacklevel=2)
+    _name_unused(list(unused), on_unused)
     return result
+
+
+def unpaired_preference_example(
+    row: Mapping[str, Any],
+    *,
+    start_date: str | None = TODAY,
+    reject: Collection[FindingKind] = REJECTED_FINDINGS,
+    on_unused: Callable[[Sequence[str]], None] | None = None,
+) -> dict[str, Any]:
+    """Make the columns ``prompt_ids``, ``completion_ids`` and ``label`` of a row, for KTO.
+
+    The row has ``prompt`` and ``completion``, lists of Chat Completions messages or texts, and
+    ``label``: true if the completion is good, false if it is bad. What raises `ConversationError`,
+    and the other arguments, are those of `preference_example`.
+
+    >>> example = unpaired_preference_example(
+    ...     {"prompt": "2 + 2?", "completion": "5", "label": False}
+    ... )
+    >>> len(example["completion_ids"]), example["label"]
+    (5, False)
+    """
+    field = JsonField(row)
+    fields = dict(field.object())
+    prompt, completion = field["prompt"], field["completion"]
+    if not isinstance(field["label"].value, bool):
+        raise field["label"].unexpected("true or false")
+    if not field["messages"].is_null:
+        raise field["messages"].error("the row has a prompt and a completion; keep one of both")
+    for name in ("prompt", "completion", "label"):
+        fields.pop(name, None)
+    messages = [*_silent(_messages(prompt, "user")), *_messages(completion, "assistant")]
+    prompt_ids, answer_ids, unused = _sampled_answer(
+        {**fields, "messages": messages}, "completion", current_date(start_date), reject
+    )
+    _name_unused(unused, on_unused)
+    return {
+        "prompt_ids": prompt_ids,
+        "completion_ids": answer_ids,
+        "label": field["label"].value,
+    }
+
+
+def _silent(prompt: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Give the assistant's messages in a prompt the weight 0."""
+    return [
+        {**message, "weight": 0} if message.get("role") == "assistant" else message
+        for message in prompt
+    ]
+
+
+def _sampled_answer(
+    chat: Mapping[str, Any], name: str, date: str | None, reject: Collection[FindingKind]
+) -> tuple[list[int], list[int], Sequence[str]]:
+    """Return the tokens of a chat's prompt and of its answer, and the fields that neither has.
+
+    Raises `ConversationError`, with `name` as the field, unless the model samples all tokens of the
+    answer in one go, and with the weight 1.
+    """
+    read, made = row_examples(chat, form="chat", start_date=date, reject=reject)
+    if any(example.weights for example in made.examples):
+        raise ConversationError("a preference has no weights; remove the weight", field=name)
+    (*others, example) = made.examples
+    start = next(index for index, label in enumerate(example.labels) if label != IGNORED)
+    if others or IGNORED in example.labels[start:]:
+        problem = "holds more than the model samples in one go; end it with a call or an answer"
+        raise ConversationError(problem, field=name)
+    return example.input_ids[:start], example.input_ids[start:], read.unused
+
+
+def _name_unused(unused: Sequence[str], on_unused: Callable[[Sequence[str]], None] | None) -> None:
+    if unused and on_unused is not None:
+        on_unused(unused)
+    elif unused:
+        warnings.warn(f"fields that are in no column: {', '.join(unused)}", stacklevel=3)
 
 
 def _parts(row: JsonField) -> tuple[list[Any], dict[str, list[Any]], dict[str, Any]]:
