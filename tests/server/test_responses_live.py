@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,12 +17,13 @@ import httpx2
 import pytest
 
 from gpt_oss_harmony.engines import Engine
-from gpt_oss_harmony.server import Settings, create_app
+from gpt_oss_harmony.server import Settings, app, create_app
 from gpt_oss_harmony.server.app import make_server
-from gpt_oss_harmony.server.store import Responses, StoreError
+from gpt_oss_harmony.server.store import Responses, Store, StoreError
+from support.local_client import LocalClient
 from support.responses_server import EVENT, TEXT, THOUGHT, checked_events, checked_response, types
 from support.scripted_engine import PATIENCE, GatedEngine, ScriptedEngine
-from support.served import serving
+from support.served import PROGRAM_PATIENCE, serving
 
 BEFORE_GATE = 6
 ASK = {"input": "hi"}
@@ -325,3 +327,46 @@ def test_what_cannot_be_kept_has_failed(monkeypatch: pytest.MonkeyPatch) -> None
     assert failed["error"] == {"code": "server_error", "message": problem}
     assert answer.status_code == 503
     assert answer.json()["error"]["message"] == problem
+
+
+@pytest.mark.parametrize("days", [-400, 400])
+def test_a_response_ends_though_the_clock_jumps(days: int) -> None:
+    """What has expired by the new time is gone, also if it still runs."""
+    engine = GatedEngine(THOUGHT + TEXT, TEXT, before_gate=BEFORE_GATE)
+    served = create_app(engine, Settings())
+    with LocalClient(served) as client:
+        id = client.post("/v1/responses", json={**ASK, "background": True}).json()["id"]
+        engine.wait_at_gate()
+        services = served.state.services
+        store: Store = services.store.blocking
+        now = time.time() + days * 24 * 3600
+        object.__setattr__(store._server, "now", lambda: now)
+        app._maintain(services)
+        engine.open()
+        while services.live_responses._responses:
+            engine.ended.acquire(timeout=0.01)
+        app._serve_on(services)
+        assert store.responses.running_here() == []
+        assert client.get(f"/v1/responses/{id}").status_code == (200 if days < 0 else 404)
+        assert client.post("/v1/responses", json=ASK).json()["status"] == "completed"
+
+
+@pytest.mark.slow
+def test_a_thousand_streams_at_once() -> None:
+    keys = tuple(f"key {number}" for number in range(20))
+
+    async def stream(client: httpx2.AsyncClient, number: int) -> bool:
+        headers = {"authorization": f"Bearer {keys[number % len(keys)]}"}
+        answer = await client.post("/responses", json={**ASK, "stream": True}, headers=headers)
+        return "response.completed" in answer.text and answer.text.endswith("[DONE]\n\n")
+
+    async def streams(url: str) -> list[bool]:
+        limits = httpx2.Limits(max_connections=None)
+        async with httpx2.AsyncClient(
+            base_url=url, timeout=PROGRAM_PATIENCE, limits=limits
+        ) as client:
+            return await asyncio.gather(*(stream(client, number) for number in range(1_000)))
+
+    settings = Settings(api_keys=keys, max_running=100)
+    with serving(ScriptedEngine(*[TEXT] * 1_000), settings) as url:
+        assert all(asyncio.run(streams(url)))
