@@ -125,7 +125,8 @@ def test_every_block_has_a_test() -> None:
         "renderers, verifiers, prime-rl": 2,
         "tinker-cookbook": 1,
         "Megatron and NeMo": 1,
-        "Axolotl, LLaMA-Factory, Unsloth, veRL": 1,
+        "veRL": 2,
+        "NeMo-RL": 1,
     }
 
 
@@ -263,7 +264,7 @@ def test_verl() -> None:
     prompt = TokenSequence.of_prompt(read.conversation)
     sequence = prompt.add_sampled(read.completion, [-0.5] * len(read.completion))
     made = run_alone(
-        "Axolotl, LLaMA-Factory, Unsloth, veRL",
+        "veRL",
         sequence=sequence,
         rollout_columns=rollout_columns,
         AgentLoopOutput=loop.AgentLoopOutput,
@@ -271,6 +272,37 @@ def test_verl() -> None:
     )
     assert made["output"].response_ids == read.completion
     assert made["output"].response_mask == [1] * len(read.completion)
+
+
+def test_rows_for_verl_and_nemo_rl(tmp_path: Path) -> None:
+    source = tmp_path / "chats.jsonl"
+    source.write_text(json.dumps({"messages": [QUESTION, ANSWER, QUESTION, ANSWER]}) + "\n")
+    prepare(source, tmp_path / "data", workers=1)
+    (file,) = (tmp_path / "data" / "data").glob("*.parquet")
+    scope: dict[str, Any] = {}
+    exec(blocks()["veRL"][1], scope)
+    exec(blocks()["NeMo-RL"][0], scope)
+    read = scope["PreparedRows"]([str(file)], None, None)
+    assert len(read) == 1
+    row, given = read.rows[0], read[0]
+    assert given["input_ids"].tolist() == row["input_ids"]
+    assert given["loss_mask"].tolist() == row["assistant_masks"]
+    assert given["position_ids"].tolist() == list(range(len(row["input_ids"])))
+    made = scope["prepared_processor"](row, None, None, 1000, 0)
+    tokens = [token for message in made["message_log"] for token in message["token_ids"].tolist()]
+    assert tokens == row["input_ids"]
+    assert made["length"] == len(tokens)
+    trained = [
+        message["role"] == "assistant"
+        for message in made["message_log"]
+        for _ in message["token_ids"]
+    ]
+    assert trained == [bool(mask) for mask in row["assistant_masks"]]
+    assert sum(trained) > 5
+    assert [
+        made["loss_multiplier"],
+        scope["prepared_processor"](row, None, None, 9, 0)["loss_multiplier"],
+    ] == [1, 0]
 
 
 class HarmonyRows:
