@@ -313,7 +313,7 @@ def _open_body(parser: ParserState, _token: int) -> None:
     has_channel &= _LOST_CHANNEL.isdisjoint(reading.edits)
     is_header = has_author or has_channel
     if parser.last_stop == CALL:
-        is_header = has_author and has_channel
+        is_header = has_author and (has_channel or header.role is not Role.ASSISTANT)
     if not is_header and header.recipient is None and _after_cut_call(parser):
         header = header._replace(channel="analysis")  # it may be the rest of the call
     kinds = {kind for kind, _ in notes} | (set() if is_first else {RecoveryKind.DOUBLED_START})
