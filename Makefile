@@ -240,6 +240,11 @@ engine-vllm-closing: $(VENV)/.installed-dev $(VLLM_VENV)/.installed ## Count the
 	$(VLLM_VENV)/bin/python -m $(PIP_INSTALL) --no-deps --target build/vllm-plugin . ./packages/vllm 'jsonschema-rs>=0.40,<1'
 	$(BIN)/python scripts/engines/vllm_closing.py $(VLLM_VENV)/bin/python build/vllm-plugin $(ENGINE)
 
+engine-vllm-drafts: $(VENV)/.installed-dev $(VLLM_VENV)/.installed ## Time vLLM with forced tokens as drafts, on the CPU, with random weights; ENGINE=--update-docs
+	rm -rf build/vllm-plugin
+	$(VLLM_VENV)/bin/python -m $(PIP_INSTALL) --no-deps --target build/vllm-plugin . ./packages/vllm 'jsonschema-rs>=0.40,<1'
+	$(BIN)/python scripts/engines/vllm_drafts.py $(VLLM_VENV)/bin/python build/vllm-plugin $(ENGINE)
+
 engine-llama-cpp: $(VENV)/.installed-dev $(LLAMA_CPP_VENV)/.installed ## Try llama.cpp itself, with the demo model; ENGINE=--update-docs
 	$(BIN)/python scripts/engines/try_server.py llama-cpp $(LLAMA_CPP_VENV)/bin/python $(ENGINE)
 

@@ -134,6 +134,10 @@ def test_forced_tokens_are_drafts() -> None:
     draft = enforcement.validate_tokens(proposed[0])
     assert ENCODING.decode(draft) == '"text":'[: len(ENCODING.decode(draft))]
     assert 0 < len(draft) <= 4
+    for token in draft:  # no other token of the same text
+        assert allowed(enforcement) == [token]
+        assert enforcement.accept_tokens("r", [token])
+    enforcement.rollback(len(draft))
     assert enforcement.validate_tokens(draft) == draft
 
 

@@ -6,7 +6,7 @@
 vLLM gives a proposer of drafts token ids alone: no request, and no grammar, which is in another
 process. But the scheduler shows each draft to the grammar of its request. So `ForcedTokens`
 proposes only `PLACEHOLDER`, and `TurnEnforcement` puts the tokens that the grammar forces into its
-place. The model verifies them like any draft; as nothing else is allowed, it takes them all.
+place. The model verifies them like any draft; nothing else is allowed, so it takes them all.
 """
 
 from __future__ import annotations

@@ -24,6 +24,8 @@ from .drafts import PLACEHOLDER
 
 __all__ = ["TurnEnforcement", "turn_enforcement"]
 
+_BITS = [*(1 << bit for bit in range(31)), -(1 << 31)]  # of signed words
+
 
 def turn_enforcement(request: Any, vllm_config: Any) -> TurnEnforcement | None:
     """Return what enforces the grammar of a request; None if vLLM enforces it itself.
@@ -73,8 +75,18 @@ class TurnEnforcement:
             self._matcher = self._earlier.pop()
 
     def fill_bitmask(self, bitmask: Any, idx: int) -> None:
-        """Write the mask of the next token into a row of a tensor."""
-        fill_bitmasks([(idx, self._matcher)], bitmask.numpy())
+        """Write the mask of the next token into a row of a tensor.
+
+        With drafts, a text that must come next has only its usual tokens. Its other tokens, such as
+        single letters, would make a draft wrong.
+        """
+        rows = bitmask.numpy()
+        forced = self._matcher.forced_tokens() if self._drafts else ()
+        if forced:
+            rows[idx] = 0
+            rows[idx, forced[0] // 32] = _BITS[forced[0] % 32]
+        else:
+            fill_bitmasks([(idx, self._matcher)], rows)
 
     def is_terminated(self) -> bool:
         """Return whether the turn has ended."""
