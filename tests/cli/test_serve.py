@@ -18,6 +18,7 @@ from typing import Any
 import httpx2
 import openai
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gpt_oss_harmony.cli import main
 from gpt_oss_harmony.cli.input import InputError
@@ -177,22 +178,20 @@ def test_the_end_is_told_to_clients_that_wait(ask: Callable[[Any], str]) -> None
     assert engine.freed == 1
 
 
-def test_what_is_written_is_sent_at_once() -> None:
+def test_what_is_written_is_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without this option each answer waits for the client to confirm its first packet."""
-    settings = Settings()
-    server = make_server(create_app(ScriptedEngine(), settings), settings)
+    options: list[int] = []
+    begin = H11Protocol.connection_made
 
-    async def run(listener: socket.socket) -> int:
-        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
-        while not server.started:
-            await asyncio.sleep(0)
-        option = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        server.should_exit = True
-        await serving
-        return option
+    def noted(self: Any, transport: Any) -> None:
+        connection = transport.get_extra_info("socket")
+        options.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        begin(self, transport)
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        assert asyncio.run(run(listener))
+    monkeypatch.setattr(H11Protocol, "connection_made", noted)
+    with serving(ScriptedEngine()) as url:
+        assert httpx2.get(f"{url}/models", timeout=PATIENCE).status_code == 200
+    assert options == [1]
 
 
 @pytest.mark.parametrize(

@@ -183,8 +183,7 @@ def listen(host: str, port: int) -> socket.socket:
 def bind(host: str, port: int) -> socket.socket:
     """Open a socket that has its port, and refuses connections until it listens.
 
-    Its connections send data without delay (``TCP_NODELAY``). Raises `InputError` if the port is in
-    use or the host unknown.
+    Raises `InputError` if the port is in use or the host unknown.
     """
     if not 0 <= port <= 65535:
         raise InputError(f"there is no port {port}; choose one up to 65535, or 0 for any")
@@ -195,7 +194,6 @@ def bind(host: str, port: int) -> socket.socket:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind((host, port))
     except OSError as error:
         listener.close()

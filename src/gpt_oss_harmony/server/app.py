@@ -386,13 +386,7 @@ class _Server(uvicorn.Server):
             sys.setswitchinterval(interval)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Set TCP_NODELAY on the listeners, from which connections inherit it.
-
-        The event loop sets it only on sockets that were made with the protocol's number. Without
-        it, the end of a response waits some 40 ms for the client to confirm its beginning.
-        """
-        for listener in sockets or ():
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        """Call `on_start` once the server answers."""
         await super().startup(sockets)
         if self.started:
             self._on_start()

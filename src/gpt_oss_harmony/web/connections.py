@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,7 +95,15 @@ class _TimedProtocol(H11Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Await the first head."""
+        """Send without delay, and await the first head.
+
+        Else the end of a response waits some 40 ms for the client to confirm its beginning. The
+        event loop sets the option only on sockets that were made with the protocol's number, and
+        not every kernel lets connections inherit it.
+        """
+        connection = transport.get_extra_info("socket")
+        if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
         self._watch()
 
