@@ -82,8 +82,8 @@ class TurnFollower:
                 continue
             self._add_texts(texts, pieces)
             if parser.state is StreamState.CONTENT and token < FIRST_SPECIAL:
-                self._begin(parser.current_role, parser.current_channel, parser.current_recipient)
-                self.reasoning_tokens += self._is_reasoning
+                channel, recipient = parser.current_channel, parser.current_recipient
+                self.reasoning_tokens += _is_reasoning(channel, recipient)
             for position, text, *_ in parser.process_many((token,)):
                 self._end_messages(position, pieces)
                 if not self._has_begun:
@@ -122,9 +122,7 @@ class TurnFollower:
         self._has_begun = True
         self._header = _shown_header(role, channel, recipient)
         self._sent = 0
-        self._is_reasoning = channel == "analysis" or (
-            channel == "commentary" and recipient is not None
-        )
+        self._is_reasoning = _is_reasoning(channel, recipient)
 
     def _add_texts(self, texts: list[str], pieces: list[Piece]) -> None:
         text = "".join(texts)
@@ -173,6 +171,10 @@ class TurnFollower:
                 }
             )
         pieces.append(Piece(*header, "", message))
+
+
+def _is_reasoning(channel: str | None, recipient: str | None) -> bool:
+    return channel == "analysis" or (channel == "commentary" and recipient is not None)
 
 
 def _shown_header(
