@@ -543,18 +543,23 @@ def _read_first_words(parser: ParserState, token: int) -> None:
     assert words is not None  # it matches anything
     rest = text[words.end() :]
     name = words["name"]
+    is_call = parser.header is not None and _is_call(parser.header)
+    tool = find_tool(name, parser.tools) if name and is_call else None
+    if tool is not None and parser.header is not None and tool.name != parser.header.recipient:
+        _begin_body(parser, token)  # a call that has begun is not given to another tool
+        return
     if not rest and len(held) <= MOST_WORDS:
         parser.held = held
     elif rest[:1] not in ("{", "["):
         _begin_body(parser, token)
-    elif words["marker"] or (name and parser.header is not None and _is_call(parser.header)):
+    elif words["marker"]:
         parser.held = parser.tokenizer.encode(words[0], {CONSTRAIN_TEXT}, ())
         _go_on_with_header(parser)
         _open_body(parser, MESSAGE)
         parser.phase = Phase.BODY
         parser.expect_text()
         parser.add_text(rest)
-    elif name and _names_tool(parser, name):
+    elif name and not is_call and _names_tool(parser, name):
         parser.held = held
         _go_on_with_header(parser)  # which it is if <|call|> ends it
     else:
