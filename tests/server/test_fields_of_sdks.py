@@ -535,17 +535,24 @@ NAMED: list[tuple[str, dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
+COUNTS = {"responses": "/v1/responses/input_tokens", "messages": "/v1/messages/count_tokens"}
+
+
 @pytest.mark.parametrize(("api", "fields", "name"), NAMED, ids=[f"{a} {n}" for a, _, n in NAMED])
 def test_named_fields(api: str, fields: dict[str, Any], name: str, tmp_path: Path) -> None:
+    """Fields are named also where a request's tokens are only counted."""
+    body = body_with(APIS[api], fields)
+    paths = [path for path in (APIS[api].path, COUNTS.get(api)) if path is not None]
     with serving_tools(Script(), PretendedPython(), folder=tmp_path) as client:
-        sent = client.post(APIS[api].path, json=body_with(APIS[api], fields))
-        assert sent.headers["harmony-ignored"] == name
+        for path in paths:
+            assert client.post(path, json=body).headers["harmony-ignored"] == name
     with serving_tools(
         Script(), PretendedPython(), folder=tmp_path, unknown_fields="refuse"
     ) as client:
-        refused = client.post(APIS[api].path, json=body_with(APIS[api], fields))
-        assert refused.status_code == 400
-        assert name in refused.json()["error"]["message"]
+        for path in paths:
+            refused = client.post(path, json=body)
+            assert refused.status_code == 400
+            assert name in refused.json()["error"]["message"]
 
 
 def test_default_values_ask_for_nothing() -> None:

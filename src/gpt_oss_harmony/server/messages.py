@@ -23,7 +23,7 @@ from .http.errors import MESSAGES_ERRORS, ApiError
 from .http.server_sent_events import json_or_stream
 from .limited_route import LimitedRoute
 from .logs import ANSWER_IDS
-from .preparation import constraint_headers, prepare_turn, prepared_turn
+from .preparation import PreparedTurn, constraint_headers, prepare_turn, prepared_turn
 from .services import Services, services_of
 from .store import MessageThread, NotFoundError, new_id
 
@@ -139,17 +139,21 @@ class TokenCount(TypedDict):
 
 @router.post("/v1/messages/count_tokens", responses=MESSAGES_ERRORS)
 async def count_message_tokens(
-    body: MessagesRequest, request: Request, caller: AuthenticatedCaller
+    body: MessagesRequest, request: Request, response: Response, caller: AuthenticatedCaller
 ) -> TokenCount:
     """Count the tokens of a request's prompt; nothing is sampled."""
     services = services_of(request)
     services.check_model(body.model)
     read = await _reading(services, caller, body)
 
-    def count() -> int:
-        return len(prepare_turn(read()).prompt)
+    def prepare() -> PreparedTurn:
+        turn = read()
+        services.unknown_fields.check_turn(MessagesRequest, turn, caller.owner)
+        return prepare_turn(turn)
 
-    tokens = await services.pools.encoding.run(caller.owner, count)
+    prepared = await services.pools.encoding.run(caller.owner, prepare)
+    response.headers.update(constraint_headers(prepared))
+    tokens = len(prepared.prompt)
     caller.usage.tokens += tokens
     return {"input_tokens": tokens}
 

@@ -15,7 +15,7 @@ from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, json_or_stream
 from ..limited_route import LimitedRoute, in_pool, written
-from ..preparation import constraint_headers, prepare_turn
+from ..preparation import PreparedTurn, constraint_headers, prepare_turn
 from ..repeated_requests import IdempotencyKey
 from ..services import services_of
 from ..store import ClaimedError, Order
@@ -82,16 +82,18 @@ async def create(
 
 @router.post("/input_tokens")
 async def count_input_tokens(
-    body: ResponsesRequest, request: Request, caller: AuthenticatedCaller
+    body: ResponsesRequest, request: Request, response: Response, caller: AuthenticatedCaller
 ) -> dict[str, Any]:
     """Count the tokens of the prompt for a request."""
     services = services_of(request)
     body = await services.file_texts.of_response(caller.owner, body)
 
-    def count() -> int:
-        return len(prepare_turn(planned_turn(services, caller.owner, body)).prompt)
+    def prepare() -> PreparedTurn:
+        return prepare_turn(planned_turn(services, caller.owner, body))
 
-    tokens = await in_pool(request, services.pools.encoding, caller.owner, count)
+    prepared = await in_pool(request, services.pools.encoding, caller.owner, prepare)
+    response.headers.update(constraint_headers(prepared))
+    tokens = len(prepared.prompt)
     caller.usage.tokens += tokens
     return {"object": "response.input_tokens", "input_tokens": tokens}
 
