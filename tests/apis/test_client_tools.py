@@ -6,12 +6,13 @@ import json
 from typing import Any, get_args
 
 import pytest
+from anthropic.types.beta import BetaMemoryTool20250818Command
 from openai.types.responses import Response, response_input_item_param
 from pydantic import TypeAdapter
 
 from gpt_oss_harmony import ConversationError
 from gpt_oss_harmony.apis import ResponsesRequest, turn_of_response
-from gpt_oss_harmony.apis.client_tools import CLIENT_TOOLS, call_field
+from gpt_oss_harmony.apis.client_tools import CLIENT_TOOLS, MESSAGES_TOOLS, call_field
 from support.responses_server import create, serving
 from support.scripted_engine import ENCODING
 
@@ -192,3 +193,20 @@ def test_they_can_be_ignored() -> None:
         body = {"input": "hi", "tools": [{"type": "web_search"}]}
         answer = client.post("/v1/responses", json=body)
     assert answer.headers["harmony-ignored"] == "tools[].web_search"
+
+
+def test_the_memory_tool_has_the_fields_of_the_sdk() -> None:
+    schema = MESSAGES_TOOLS["memory_20250818"].parameters or {}
+    commands = get_args(get_args(BetaMemoryTool20250818Command)[0])
+    fields = {name for command in commands for name in command.model_fields}
+    assert set(schema["properties"]) == fields
+    names = {get_args(command.model_fields["command"].annotation)[0] for command in commands}
+    assert set(schema["properties"]["command"]["enum"]) == names
+
+
+def test_each_editor_inserts_the_field_of_its_version() -> None:
+    old, new = (MESSAGES_TOOLS[f"text_editor_{day}"] for day in ("20250124", "20250728"))
+    assert "insert puts new_str after" in old.description
+    assert "insert_text" not in (old.parameters or {})["properties"]
+    assert "insert puts insert_text after" in new.description
+    assert "insert_text" in (new.parameters or {})["properties"]

@@ -166,6 +166,8 @@ _EDITS = {
     "insert_text": _TEXT,
     "view_range": {"type": "array", "items": _NUMBER},
 }
+# The oldest editor inserts `new_str`. For the later ones the documentation says so, too, but Claude
+# writes `insert_text` (anthropic-sdk-python#1155), which the memory tool has as well.
 _USES = (
     "view shows a file (view_range: its first and last line) or lists a directory; create writes "
     "file_text; str_replace replaces old_str, which occurs once, by new_str; insert puts "
@@ -173,10 +175,10 @@ _USES = (
 )
 
 
-def _editor(name: str, *more: str) -> ToolDescription:
+def _editor(name: str, uses: str, edits: Mapping[str, Any], *more: str) -> ToolDescription:
     commands = {"type": "string", "enum": [*_COMMANDS, *more]}
-    description = f"Views and edits the user's files: {_USES}."
-    return _function(name, description, ["command", "path"], command=commands, **_EDITS)
+    description = f"Views and edits the user's files: {uses}."
+    return _function(name, description, ["command", "path"], command=commands, **edits)
 
 
 MESSAGES_TOOLS: Mapping[str, ToolDescription] = {
@@ -187,9 +189,14 @@ MESSAGES_TOOLS: Mapping[str, ToolDescription] = {
         command=_TEXT,
         restart={"type": "boolean"},
     ),
-    "text_editor_20250124": _editor("str_replace_editor", "undo_edit"),
-    "text_editor_20250429": _editor("str_replace_based_edit_tool"),
-    "text_editor_20250728": _editor("str_replace_based_edit_tool"),
+    "text_editor_20250124": _editor(
+        "str_replace_editor",
+        _USES.replace("insert_text", "new_str"),
+        {name: schema for name, schema in _EDITS.items() if name != "insert_text"},
+        "undo_edit",
+    ),
+    "text_editor_20250429": _editor("str_replace_based_edit_tool", _USES, _EDITS),
+    "text_editor_20250728": _editor("str_replace_based_edit_tool", _USES, _EDITS),
     "memory_20250818": _function(
         "memory",
         f"Files under /memories that last longer than this conversation: {_USES}; delete removes "
