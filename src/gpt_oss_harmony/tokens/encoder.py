@@ -36,7 +36,7 @@ def installed_encoder() -> str:
     if chosen not in ("", "quicktok", "tiktoken"):
         raise VocabularyError(f"{CHOICE}={chosen!r} is unknown; choose tiktoken or quicktok")
     if not _is_installed("tiktoken"):
-        return "python"
+        return "Python"
     return chosen or ("quicktok" if _is_installed("quicktok") else "tiktoken")
 
 
@@ -50,7 +50,7 @@ def _is_installed(package: str) -> bool:
 def new_encoder() -> Encoder | PythonEncoder:
     """Return the encoder that `installed_encoder` names."""
     name = installed_encoder()
-    return PythonEncoder() if name == "python" else Encoder(tries_quicktok=name == "quicktok")
+    return PythonEncoder() if name == "Python" else Encoder(tries_quicktok=name == "quicktok")
 
 
 class Encoder:
