@@ -55,9 +55,6 @@ def test_any_text_gets_the_tokens_of_tiktoken(several: list[str]) -> None:
     expected = [TIKTOKEN.encode(text) for text in several]
     assert [QUICK.encode(text) for text in several] == expected
     assert [list(tokens) for tokens in QUICK.encode_many(several)] == expected
-    for text, tokens in zip(several, expected, strict=True):
-        if "<|endofprompt|>" not in text:
-            assert QUICK.decode_bytes(tokens) == text.encode()
 
 
 # Texts in which quicktok itself differs: characters of Unicode 17, a contraction with a long s.
@@ -140,11 +137,10 @@ class Wrong:
 
     def decode_bytes(self, ids: Any) -> bytes:
         data: bytes = self._real.decode_bytes(ids)
-        special = 200006 in ids
-        return data + b"!" if self._wrong == ("special" if special else "vocabulary") else data
+        return data + b"!" if self._wrong == "vocabulary" else data
 
 
-@pytest.mark.parametrize("wrong", ["ids", "special", "vocabulary"])
+@pytest.mark.parametrize("wrong", ["ids", "vocabulary"])
 def test_another_quicktok_gives_way_to_tiktoken(
     wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,7 +62,7 @@ class Encoder:
 
     def __init__(self, *, tries_quicktok: bool = False) -> None:
         self.core: TiktokenCore | QuicktokCore | None = None
-        """The encoder in C++ or Rust once it is built; it also decodes."""
+        """The encoder in C++ or Rust once it is built."""
         self._tries_quicktok = tries_quicktok
         self._first: FirstTexts | None = FirstTexts()  # until the encoder is built
         self._lock = threading.Lock()

@@ -1,8 +1,9 @@
-"""Text to token ids and back by quicktok, which is several times as fast as tiktoken.
+"""Text to token ids by quicktok, which is several times as fast as tiktoken.
 
 It is young, so it is used only if it is installed (extra `fast`), and is compared with recorded
 results of tiktoken before its first use. It brings a vocabulary of its own, which is compared as
-well. Texts with characters that it puts into other classes are encoded by tiktoken.
+well. Texts with characters that it puts into other classes are encoded by tiktoken. It does not
+decode: the tables of `Tokenizer` are as fast.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import functools
 import hashlib
 import re
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from ..errors import VocabularyError
-from .special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS, VOCABULARY_SIZE
+from .special_tokens import FIRST_SPECIAL
 from .tiktoken_core import TiktokenCore, id_list
 from .vocabulary import load_vocabulary
 
@@ -30,9 +31,6 @@ _LONG_TEXT = 100_000
 _OTHER_CLASSES = re.compile(
     "[\u017f\u088f\u0c5c\u0cdc\u1acf-\u1aeb\ua7ce-\ua7f1\U00010940-\U0001e6ff\U0002b73a-\U00033479]"
 )
-
-_OTHER_NAMES = {200018: b"<|endofprompt|>", VOCABULARY_SIZE - 1: b""}
-"""Special tokens that have another name in quicktok, or none."""
 
 _VOCABULARY_SHA256 = "3bf84d1481dd580b8c08ca6cdac1922903f362637d412c3bd591cd74d6189d53"
 _SAMPLES_SHA256 = "f0a1bfed668c0eb122baa09a8d71c35bc12fc0fc6a7ad02bfe7cc05d35648573"
@@ -66,7 +64,7 @@ def sample_texts() -> Iterator[str]:
 
 
 class QuicktokCore:
-    """Encode and decode with quicktok. A text with lone surrogates raises `TypeError`.
+    """Encode with quicktok. A text with lone surrogates raises `TypeError`.
 
     Raises `ImportError` if it is missing, and `VocabularyError` if its results are not those of
     tiktoken.
@@ -99,13 +97,6 @@ class QuicktokCore:
         data = memoryview(ids)
         return [array("I", data[start:end].tobytes()) for start, end in pairwise(ends.tolist())]
 
-    def decode_bytes(self, ids: Collection[int]) -> bytes:
-        """Return the bytes of ids, including special tokens; unknown ids raise `KeyError`."""
-        data: bytes = self._tokenizer.decode_bytes(ids)
-        if _OTHER_NAMES[200018] in data:
-            raise KeyError("perhaps a special token with another name")
-        return data
-
     @functools.cached_property
     def _tiktoken(self) -> TiktokenCore:
         return TiktokenCore(load_vocabulary().ranks())
@@ -113,15 +104,10 @@ class QuicktokCore:
     def _check(self, version: str) -> None:
         """Compare the vocabulary and the ids of the sample texts with tiktoken's."""
         vocabulary = self._tokenizer.decode_bytes(range(FIRST_SPECIAL))
-        special = {
-            token: _OTHER_NAMES.get(token, text.encode()) for token, text in SPECIAL_TEXTS.items()
-        }
-        named = [token for token, text in special.items() if text]
         encoded = self._encoded(list(sample_texts()))
         lengths = array("I", map(len, encoded))
         if (
             hashlib.sha256(vocabulary).hexdigest() != _VOCABULARY_SHA256
-            or self._tokenizer.decode_bytes(named) != b"".join(special.values())
             or _sha256(lengths, *encoded) != _SAMPLES_SHA256
         ):
             raise VocabularyError(f"quicktok {version} does not give the tokens of tiktoken")

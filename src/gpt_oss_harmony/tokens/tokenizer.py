@@ -14,6 +14,7 @@ from typing import Any, Literal
 from ..errors import VocabularyError
 from .encoder import new_encoder
 from .special_tokens import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TEXTS, VOCABULARY_SIZE
+from .tiktoken_core import TiktokenCore
 from .vocabulary import Vocabulary, load_vocabulary
 
 __all__ = [
@@ -134,7 +135,7 @@ class Tokenizer:
         """Return the bytes of `tokens`; those of a special token are its spelling."""
         ids = collection_of_ids(tokens)
         core = self.encoder.core
-        if core is not None:
+        if isinstance(core, TiktokenCore):
             try:
                 data: bytes = core.decode_bytes(ids)
                 return data
