@@ -154,7 +154,7 @@ class Usage(NamedTuple):
 
 
 class Ending(Enum):
-    """How a turn ended; each API has a table of its own words for them."""
+    """How a turn ended. Messages and Responses have words of their own for it."""
 
     ANSWER = "the model ended its turn"
     CALL = "the model called a tool"
@@ -167,6 +167,11 @@ class Ending(Enum):
     def is_early(self) -> bool:
         """Whether something else than the model, or a stop text, ended the turn."""
         return self in (Ending.LIMIT, Ending.CONTEXT, Ending.REPETITION)
+
+    @property
+    def finish_reason(self) -> Literal["stop", "length"]:
+        """The reason in Completions and Ollama's API, and in Chat Completions without a call."""
+        return "length" if self.is_early else "stop"
 
 
 class RepetitionDetail(TypedDict, total=False):

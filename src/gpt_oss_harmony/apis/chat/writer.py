@@ -136,16 +136,6 @@ class ChatCompletionChunk(ChatHead):
     usage: NotRequired[ChatUsage | None]
 
 
-_FINISH: Mapping[Ending, ChatFinish] = {
-    Ending.ANSWER: "stop",
-    Ending.CALL: "tool_calls",
-    Ending.STOP_TEXT: "stop",
-    Ending.LIMIT: "length",
-    Ending.CONTEXT: "length",
-    Ending.REPETITION: "length",
-}
-
-
 def chat_logprobs(logprobs: Iterable[TokenLogprob]) -> ChatLogprobs:
     """Write the tokens of a content.
 
@@ -298,8 +288,9 @@ def _choice(index: int, delta: dict[str, Any], logprobs: Any = None) -> dict[str
 
 def _end(ended: TurnEnded) -> dict[str, Any]:
     listed = [violation._asdict() for violation in ended.violations]
+    called = ended.ending is Ending.CALL
     return {
-        "finish_reason": _FINISH[ended.ending],
+        "finish_reason": "tool_calls" if called else ended.ending.finish_reason,
         **({"schema_violations": listed} if listed else {}),
         **repetition_detail(ended.ending),
     }

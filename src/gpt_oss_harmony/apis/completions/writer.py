@@ -11,7 +11,6 @@ from typing_extensions import NotRequired, TypedDict  # pydantic needs that of P
 from ..chat.writer import ChatUsage, chat_usage
 from ..items import (
     LEAST_LOGPROB,
-    Ending,
     ItemText,
     TokenLogprob,
     TurnEnded,
@@ -116,7 +115,7 @@ class CompletionsWriter:
             yield self._chunk([], usage=self._usage())
 
     def _finish(self, ended: TurnEnded) -> dict[str, Any]:
-        return {"finish_reason": _FINISH[ended.ending], **repetition_detail(ended.ending)}
+        return {"finish_reason": ended.ending.finish_reason, **repetition_detail(ended.ending)}
 
     def _chunk(self, choices: Sequence[Any], **usage: Any) -> Event:
         return event_of({**self._head, "choices": choices, **self._nothing, **usage})
@@ -167,11 +166,3 @@ class CompletionsWriter:
 
 
 _CHUNK_FIELDS = ("text", "logprobs", "token_ids", "finish_reason")
-_FINISH: Mapping[Ending, Literal["stop", "length"]] = {
-    Ending.ANSWER: "stop",
-    Ending.CALL: "stop",
-    Ending.STOP_TEXT: "stop",
-    Ending.LIMIT: "length",
-    Ending.CONTEXT: "length",
-    Ending.REPETITION: "length",
-}

@@ -8,26 +8,17 @@ time that they took.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
-from typing import Any, Literal
+from typing import Any
 
-from ..items import Ending, ItemBegun, ItemEnded, ItemEvent, ItemKind, ItemText, TurnEnded
+from ..items import ItemBegun, ItemEnded, ItemEvent, ItemKind, ItemText, TurnEnded
 from ..wire_events import Event, event_of
 
 __all__ = ["INVALID_ARGUMENTS", "OllamaWriter"]
 
 INVALID_ARGUMENTS = "invalid_json"
 """The only argument of a call whose arguments are not a JSON object: its text."""
-
-_REASONS: Mapping[Ending, Literal["stop", "length"]] = {
-    Ending.ANSWER: "stop",
-    Ending.CALL: "stop",
-    Ending.STOP_TEXT: "stop",
-    Ending.LIMIT: "length",
-    Ending.CONTEXT: "length",
-    Ending.REPETITION: "length",
-}
 
 
 class OllamaWriter:
@@ -94,7 +85,7 @@ class OllamaWriter:
     def _end(self, ended: TurnEnded) -> dict[str, Any]:
         now, first = self._now(), self._first or self._began
         return {
-            "done_reason": _REASONS[ended.ending],
+            "done_reason": ended.ending.finish_reason,
             "total_duration": now - self._began,
             "load_duration": 0,
             "prompt_eval_count": ended.usage.input_tokens,
