@@ -6,7 +6,7 @@ No token raises an error. ``recoveries`` lists everything that is repaired or le
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
@@ -750,36 +750,38 @@ def _end_open_code(parser: ParserState, token: int) -> None:
         parser.holds_calls = True
         _dispatch(parser, token)
         return
-    held, parser.held = parser.held, []
-    parser.phase = Phase.BODY
-    parser.expect_text()
-    for one in held:
-        if one < FIRST_SPECIAL:
-            parser.add_token(one)
-            continue
-        parser.recover(RecoveryKind.SPECIAL_TOKEN, spelling(one))
-        parser.flush_character()
-        line = parser.text[-_LONGEST_LINE:].rpartition("\n")[2]
-        if not {"'", '"'}.isdisjoint(_STRING.sub("", line)):  # a string is open
-            parser.add_text(spelling(one))
+    _go_on_with_call(parser, _in_string_of_code)
     _close(parser, token)
 
 
-def _go_on_with_call(parser: ParserState) -> None:
+def _go_on_with_call(
+    parser: ParserState, in_string: Callable[[ParserState], bool] | None = None
+) -> None:
     """Add the tokens that waited to the call; special ones only where they are in a string."""
     held, parser.held = parser.held, []
     parser.phase = Phase.BODY
     parser.expect_text()
-    parser.json = OpenJson().read(parser.text)
+    if in_string is None:
+        in_string = _in_string_of_json
+        parser.json = OpenJson().read(parser.text)
     for token in held:
         if token < FIRST_SPECIAL:
             parser.add_token(token)
             continue
         parser.recover(RecoveryKind.SPECIAL_TOKEN, spelling(token))
         parser.flush_character()
-        parser.json = parser.json.read(parser.text[parser.json.length :])
-        if parser.json.in_string:
+        if in_string(parser):
             parser.add_text(spelling(token))
+
+
+def _in_string_of_json(parser: ParserState) -> bool:
+    parser.json = parser.json.read(parser.text[parser.json.length :])
+    return parser.json.in_string
+
+
+def _in_string_of_code(parser: ParserState) -> bool:
+    line = parser.text[-_LONGEST_LINE:].rpartition("\n")[2]
+    return not {"'", '"'}.isdisjoint(_STRING.sub("", line))
 
 
 def _end_open_call(parser: ParserState, token: int) -> None:
