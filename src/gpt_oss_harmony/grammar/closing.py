@@ -22,7 +22,7 @@ from ..tokens.special_tokens import CALL, END, FIRST_SPECIAL, MESSAGE, RETURN
 from ..tokens.vocabulary import load_vocabulary
 from .errors import GrammarError
 from .matcher import BITMASK_WORDS, Matcher
-from .number_limits import is_allowed, open_text
+from .number_limits import forbid, is_allowed, open_text
 from .shortest import TextRule, needs_of
 
 __all__ = ["ClosingMatcher", "way_to_the_end"]
@@ -157,7 +157,7 @@ def _with_openers(most: int) -> int:
     mask = bytearray(b"\xff" * (4 * BITMASK_WORDS))
     for token, count in _openers().items():
         if count > most:
-            mask[token >> 3] &= ~(1 << (token & 7))
+            forbid(mask, token)
     return int.from_bytes(mask, "little")
 
 

@@ -20,6 +20,7 @@ from .engine_trial import ENGINE_FUEL
 from .errors import GrammarError
 from .number_limits import (
     NUMBERS_LINE,
+    forbid,
     is_allowed,
     large_numbers,
     may_be_refused,
@@ -146,7 +147,7 @@ class Matcher:
             return mask
         without = bytearray(mask)
         for token in refused:
-            without[token >> 3] &= ~(1 << (token & 7))
+            forbid(without, token)
         return bytes(without)
 
     def _engine_mask(self) -> bytes:

@@ -20,6 +20,7 @@ from ..tokens.vocabulary import load_vocabulary
 
 __all__ = [
     "NUMBERS_LINE",
+    "forbid",
     "is_allowed",
     "large_numbers",
     "may_be_refused",
@@ -41,6 +42,11 @@ _TEXTS = re.compile(r'"(?:[^"\\]|\\.)*("|\Z)', re.DOTALL)
 def is_allowed(mask: bytes, token: int) -> bool:
     """Return whether a bitmask has the bit of a token."""
     return token >> 3 < len(mask) and bool(mask[token >> 3] >> (token & 7) & 1)
+
+
+def forbid(mask: bytearray, token: int) -> None:
+    """Clear the bit of a token in a bitmask."""
+    mask[token >> 3] &= ~(1 << (token & 7))
 
 
 def open_text(tokens: Sequence[int]) -> str | None:
