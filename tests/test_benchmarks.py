@@ -189,16 +189,6 @@ def test_rows_of_grammars_tell_what_is_above_its_limit() -> None:
     ]
 
 
-def test_the_memory_of_rounds_of_streams_is_measured() -> None:
-    """One small round; the figures depend on the machine."""
-    command = [sys.executable, "-m", "benchmarks.serving_memory", "--minutes", "0"]
-    command += ["--streams", "6", "--tokens", "20"]
-    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    ready, only_round = output.splitlines()
-    assert ready.startswith("ready: ")
-    assert only_round.startswith("round 1, responses: ")
-
-
 def test_rows_of_the_benchmark_of_training_give_examples() -> None:
     from gpt_oss_harmony.training import row_examples
 

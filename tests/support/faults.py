@@ -214,19 +214,13 @@ class Schedule:
 
     def _kill_all(self) -> None:
         for server in self._servers:
-            self._end(server, signal.SIGKILL)
-
-    def _end(self, server: Server, number: int) -> None:
-        server.end(number)
-        server.client.close()
-        assert server.process.stdout is not None
-        server.process.stdout.close()
+            server.close(signal.SIGKILL)
 
     def _break(self, step: _Step) -> None:
         """Let a fault happen and pass."""
         server = self._servers[step.server]
         if step.fault in ("kill", "end"):
-            self._end(server, signal.SIGKILL if step.fault == "kill" else signal.SIGTERM)
+            server.close(signal.SIGKILL if step.fault == "kill" else signal.SIGTERM)
             time.sleep(step.lasting / 4)
             self._servers[step.server] = self._started()
         elif step.fault == "freeze":
@@ -331,7 +325,7 @@ class Schedule:
                     self.problems.append(f"server {index} does not become ready")
                     return
                 if server.process.poll() is not None:  # it could not start while a fault lasted
-                    self._end(server, signal.SIGKILL)
+                    server.close(signal.SIGKILL)
                     self._servers[index] = server = self._started()
                 time.sleep(0.2)
         for server in self._servers:

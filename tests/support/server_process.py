@@ -38,11 +38,18 @@ def main() -> None:
 class Server:
     """A process that serves a script."""
 
-    def __init__(self, database: str, key_file: Path, module: str, settings: Any) -> None:
+    def __init__(
+        self, database: str, key_file: Path, module: str, settings: Any, function: str = "main"
+    ) -> None:
         options = {**settings, "database": database, "key_file": str(key_file)}
         paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", f"from {module} import main; main()", json.dumps(options)],
+            [
+                sys.executable,
+                "-c",
+                f"from {module} import {function}; {function}()",
+                json.dumps(options),
+            ],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
@@ -92,6 +99,13 @@ class Server:
     def end(self, number: int) -> None:
         self.process.send_signal(number)
         self.process.wait(PATIENCE)
+
+    def close(self, number: int) -> None:
+        """End the process by a signal, and all that was open to it."""
+        self.end(number)
+        self.client.close()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
 
 @contextmanager

@@ -225,9 +225,13 @@ class PostgresChannel:
     async def _listen(
         self, connection: psycopg.AsyncConnection[Any] | None, received: Callable[[str], None]
     ) -> None:
+        is_away = False
         while True:
             try:
-                connection = connection or await self._listener()
+                if connection is None:
+                    connection = await self._listener()
+                    is_away = False
+                    _LOG.warning("messages from other servers arrive again")
                 messages = JoinedPieces()
                 async with connection:
                     async for notification in connection.notifies():
@@ -238,7 +242,9 @@ class PostgresChannel:
                         except _NO_MESSAGE:  # any user of the database can notify
                             _LOG.warning("a notification that no server has sent is ignored")
             except psycopg.Error as error:
-                _LOG.warning("no messages from other servers until the next try: %s", error)
+                if not is_away:  # said once, however long it lasts
+                    _LOG.warning("no messages from other servers for now: %s", error)
+                is_away = True
             connection = None
             await asyncio.sleep(_RECONNECT_SECONDS)
 
