@@ -172,15 +172,27 @@ def markdown(headings: Iterable[str], lines: Iterable[Iterable[str]], texts: int
 
 
 def table_section(data: dict[str, Any]) -> str:
-    """The machine and the table, from the JSON file."""
-    rows = [Row(**item) for item in data["rows"] if item["work"] not in TEXT_WORKLOADS]
-    return f"{machine_line(data['machine'])}\n\n{markdown(HEADINGS, map(cells, rows))}"
+    """The machine and the table, from the JSON file; of work on several texts, English."""
+    english = [f"{work}, English" for work in TEXT_FLOORS]
+    found = {item["work"]: Row(**item) for item in data["rows"]}
+    works = [*english, *(work for work in found if work not in TEXT_WORKLOADS)]
+    lines = (cells(found[work]) for work in works)
+    return f"{machine_line(data['machine'])}\n\n{markdown(HEADINGS, lines)}"
 
 
 def texts_section(data: dict[str, Any]) -> str:
-    """Parsing and decoding of several texts, from the JSON file."""
-    rows = [Row(**item) for item in data["rows"] if item["work"] in TEXT_WORKLOADS]
-    return markdown(HEADINGS, map(cells, rows))
+    """Ours in nanoseconds and the ratio, for each text and work, from the JSON file."""
+    found = {item["work"]: Row(**item) for item in data["rows"]}
+    lines = [
+        [text, *(_time_and_ratio(found[f"{work}, {text}"]) for work in TEXT_FLOORS)]
+        for text in TEXTS
+    ]
+    return markdown(("ns/token, and ratio", *TEXT_FLOORS), lines, texts=1)
+
+
+def _time_and_ratio(item: Row) -> str:
+    below = " (below)" if item.is_below else ""
+    return f"{shown(item.medians['ours'])}, {shown(item.ratio, '×')}{below}"
 
 
 def threads_section(data: dict[str, Any]) -> str:
