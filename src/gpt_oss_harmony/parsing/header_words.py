@@ -32,6 +32,7 @@ __all__ = [
     "Unlooped",
     "Word",
     "answers_assistant",
+    "begins_later_word",
     "body_words",
     "find_tool",
     "header_words",
@@ -47,6 +48,7 @@ __all__ = [
 CHANNELS = ("analysis", "commentary", "final")
 TYPES = ("json", "code")
 KNOWN_TYPES = frozenset((*TYPES, *(CONSTRAIN_TEXT + name for name in TYPES)))
+_LATER_WORDS = ("to=", *TYPES, *CHANNELS)
 
 LONGEST_NAME = 256
 """Characters: a longer word is not a tool's name."""
@@ -58,6 +60,11 @@ LONGEST_LOOP = 6
 """Words: longer parts of a header are not repeated as a whole."""
 
 QUOTES = "\"'`:,"
+
+
+def begins_later_word(text: str) -> bool:
+    """Whether text begins a word that stands behind the role: where the tokens may be cut."""
+    return text.startswith("to=") or any(word.startswith(text) for word in _LATER_WORDS)
 
 
 class Piece(NamedTuple):

@@ -50,6 +50,7 @@ __all__ = [
     "OpenJson",
     "ParserState",
     "Phase",
+    "Row",
     "StreamState",
     "SuspendedBody",
     "TokenKind",
@@ -335,6 +336,13 @@ class ParserState:
             action = table[kind]
         action(self, token)
 
+    def take_again(self, token: int) -> None:
+        """Take the step of a token, or of the end of the tokens, in the phase that is new now."""
+        if token == NO_TOKEN:
+            self.end()
+        else:
+            self.take(token)
+
     def end(self) -> None:
         """Take the transition table's step for the end of the tokens."""
         self.read_counted()
@@ -525,7 +533,8 @@ MendCheck: TypeAlias = Callable[[Message], bool]
 """Whether a call may have its mended arguments."""
 
 Action: TypeAlias = Callable[[ParserState, int], None]
-Transitions: TypeAlias = Mapping[Phase, Mapping["int | TokenKind", Action]]
+Row: TypeAlias = Mapping["int | TokenKind", Action]
+Transitions: TypeAlias = Mapping[Phase, Row]
 
 
 def message_of(header: Header, text: str) -> Message:

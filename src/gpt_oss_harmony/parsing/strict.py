@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 
@@ -34,7 +33,7 @@ from ..tokens.special_tokens import (
     VOCABULARY_SIZE,
 )
 from ..tokens.tokenizer import Tokenizer
-from .state import Action, ParserState, Phase, TokenKind, Transitions
+from .state import ParserState, Phase, Row, TokenKind, Transitions
 
 __all__ = ["STRICT_TRANSITIONS", "HeaderError", "read_header"]
 
@@ -244,7 +243,7 @@ def _fail(parser: ParserState, problem: str, detail: str = "") -> None:
     raise TokenError(problem, token=token, position=position, state=state, detail=detail)
 
 
-_IN_HEADER: Mapping[int | TokenKind, Action] = {
+_IN_HEADER: Row = {
     MESSAGE: _open_body,
     TokenKind.TEXT: _collect,
     TokenKind.SPECIAL: _collect,

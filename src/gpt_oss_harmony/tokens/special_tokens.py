@@ -15,6 +15,7 @@ __all__ = [
     "END",
     "END_OF_TEXT",
     "FIRST_SPECIAL",
+    "HEADER_PARTS",
     "MESSAGE",
     "RETURN",
     "SPECIAL_IDS",
@@ -64,6 +65,9 @@ SPECIAL_IDS: dict[str, int] = {text: token for token, text in SPECIAL_TEXTS.item
 
 CHANNEL_TEXT = SPECIAL_TEXTS[CHANNEL]
 CONSTRAIN_TEXT = SPECIAL_TEXTS[CONSTRAIN]
+
+HEADER_PARTS = (CHANNEL, CONSTRAIN, MESSAGE)
+"""The tokens inside a header, and at its end."""
 
 STOP_TOKENS = frozenset((END, RETURN, CALL))
 """The tokens that end a message."""

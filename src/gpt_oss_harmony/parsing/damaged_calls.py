@@ -1,0 +1,282 @@
+"""Calls that are damaged: which of them may be made, how their arguments are mended, and where they
+end although a special token stands in them.
+
+A special token in the open JSON of a call, or in its code, may be text of the call or the end of a
+call that was cut. The tokens wait (in OPEN_CALL or OPEN_CODE) until what follows shows which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set as AbstractSet
+
+from ..conversation.built_in_tools import BUILT_IN_TOOLS
+from ..conversation.messages import ROLES, Header, Role
+from ..tokens.special_tokens import (
+    CALL,
+    CHANNEL,
+    CHANNEL_TEXT,
+    END,
+    FIRST_SPECIAL,
+    HEADER_PARTS,
+    MESSAGE,
+    RETURN,
+    START,
+)
+from .header_words import CHANNELS, LONGEST_NAME, find_tool
+from .mended_json import mend_json
+from .recovery import RecoveryKind
+from .state import (
+    NO_TOKEN,
+    OpenJson,
+    ParserState,
+    Phase,
+    Row,
+    TokenKind,
+    message_of,
+    spelling,
+)
+
+__all__ = [
+    "OPEN_CALL",
+    "OPEN_CODE",
+    "after_cut_call",
+    "calls_tool",
+    "is_call",
+    "is_rest_of_call",
+    "leave_out_rest",
+    "mend",
+    "names_tool",
+    "note_call",
+    "permitted",
+    "waits_in_call",
+]
+
+_RECIPIENT = re.compile(r"\bto=([\w.-]+)")
+_STRING = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
+_LONGEST_LINE = 1000
+"""Characters before a special token in code, which show whether it stands in a string."""
+_LONGEST_GAP = 8
+"""Tokens between the end of a message and the header of the next one."""
+_ASSISTANT = Role.ASSISTANT.value
+_SOUND_STARTS = tuple(f"{_ASSISTANT}{CHANNEL_TEXT}{channel}" for channel in CHANNELS)
+
+
+def is_call(header: Header) -> bool:
+    """Whether the assistant addresses a tool in a header: `to=user` is no call."""
+    addressed = header.recipient is not None and header.recipient not in ROLES
+    return addressed and header.role is Role.ASSISTANT
+
+
+def permitted(parser: ParserState, header: Header, kinds: AbstractSet[RecoveryKind]) -> Header:
+    """Take the recipient from a call that needed repairs which are not allowed."""
+    if kinds <= parser.repairs or not is_call(header):
+        return header
+    parser.recover(RecoveryKind.REFUSED_CALL, header.recipient or "")
+    return header._replace(recipient=None)
+
+
+def calls_tool(parser: ParserState, header: Header) -> bool:
+    """Whether a header calls a tool that is declared, if any is."""
+    return is_call(header) and (not parser.tools or header.recipient in parser.tools)
+
+
+def note_call(parser: ParserState, token: int) -> None:
+    """Note a call without a recipient. The role `tool` does not name a tool.
+
+    The parser does not guess a recipient, even if only one tool is declared: models also write
+    imagined tool results this way (sgl-project/sglang#9097).
+    """
+    if token != CALL or parser.recipient is not None or parser.header is None:
+        return
+    name = parser.header.name
+    is_tool = name in parser.tools or name not in (None, Role.TOOL.value)
+    if parser.role is Role.TOOL and is_tool:
+        parser.recover(RecoveryKind.TOOL_AS_ROLE, name or "")
+        header = parser.header._replace(role=Role.ASSISTANT, name=None, recipient=name)
+        parser.header = permitted(parser, header, {RecoveryKind.TOOL_AS_ROLE})
+    else:
+        parser.recover(RecoveryKind.MISSING_RECIPIENT)
+
+
+def mend(parser: ParserState, ending: int) -> None:
+    """Mend the arguments of a call that has ended, where that was requested."""
+    header = parser.header
+    if parser.mends is None or ending == NO_TOKEN or header is None or not is_call(header):
+        return
+    tool = BUILT_IN_TOOLS.get(header.recipient or "")
+    is_free_text = tool is not None and not tool.namespace.tools  # such as code
+    if is_free_text or RecoveryKind.MENDED_ARGUMENTS not in parser.repairs:
+        return
+    mended = mend_json(parser.text)
+    if mended is not None and parser.mends(message_of(header, mended.text)):
+        parser.recover(RecoveryKind.MENDED_ARGUMENTS, parser.text)
+        parser.text = mended.text
+
+
+def after_cut_call(parser: ParserState) -> bool:
+    """Whether the last message is a call that ``<|call|>`` did not end, or inside its JSON."""
+    last = parser.messages[-1] if parser.messages else None
+    if last is None or last.author.role is not Role.ASSISTANT:
+        return False
+    is_call = last.recipient is not None and last.recipient not in ROLES
+    return is_call and (parser.last_stop != CALL or _is_open_json(last.text))
+
+
+def _is_open_json(text: str) -> bool:
+    return text.lstrip()[:1] in ("", "{", "[") and OpenJson().read(text).depth > 0
+
+
+def is_rest_of_call(parser: ParserState, ending: int, *headers: Header) -> bool:
+    """Whether text that ``<|call|>`` ends belongs to the call before it, which had another end."""
+    is_rest = ending == CALL and after_cut_call(parser)
+    return is_rest and not any(calls_tool(parser, header) for header in headers)
+
+
+def leave_out_rest(parser: ParserState, text: str, ending: int) -> None:
+    """Leave out the rest of a call, and the ``<|call|>`` that ends it again."""
+    parser.leave()
+    parser.recover(RecoveryKind.STRAY_TEXT, text)
+    parser.recover(RecoveryKind.EXTRA_STOP, spelling(ending))
+    parser.last_stop = ending
+
+
+def names_tool(parser: ParserState, name: str) -> bool:
+    """Whether a damaged name means a tool; one that is declared, if any is."""
+    tool = find_tool(name, parser.tools)
+    return tool is not None and (not parser.tools or tool.name in parser.tools)
+
+
+def waits_in_call(parser: ParserState) -> Phase | None:
+    """Return the phase in which tokens wait, if the body is a call that may go on."""
+    header, begun = parser.header, parser.text.lstrip()[:1]
+    if header is None or not is_call(header):
+        return None
+    if begun not in ("", "{", "["):
+        return Phase.OPEN_CODE
+    parser.json = parser.json.read(parser.text[parser.json.length :])
+    return Phase.OPEN_CALL if parser.json.depth > 0 or not begun else None
+
+
+def _wait_in_call(parser: ParserState, token: int) -> None:
+    """Keep a token until the call's JSON is closed, or a whole header shows that it was cut."""
+    parser.held.append(token)
+    is_header = token == MESSAGE and _last_header(parser, START).startswith(_SOUND_STARTS)
+    if is_header and not parser.json.in_string:
+        _give_up_call(parser)
+    elif token < FIRST_SPECIAL:
+        text = parser.tokenizer.decode_bytes([token]).decode("utf-8", "replace")
+        if not parser.json.depth and text.lstrip()[:1] not in ("", "{", "["):
+            parser.phase = Phase.OPEN_CODE
+            return
+        parser.json = parser.json.read(text)
+        if parser.json.depth <= 0 and text.strip():
+            _go_on_with_call(parser)
+
+
+def _last_header(parser: ParserState, begin: int) -> str:
+    """Return what stands between the last `begin` and ``<|message|>``, if it is short enough."""
+    last = parser.held[-LONGEST_NAME:-1]
+    if begin not in last:
+        return ""
+    return parser.tokenizer.decode(last[len(last) - last[::-1].index(begin) :])
+
+
+def _end_open_call(parser: ParserState, token: int) -> None:
+    """End a call at ``<|call|>``; all that waited belongs to it."""
+    _go_on_with_call(parser)
+    parser.take(token)
+
+
+def _end_in_open_call(parser: ParserState, _token: int) -> None:
+    parser.holds_calls = False  # or tokens might wait again and again
+    _give_up_call(parser)
+    parser.end()
+
+
+def _wait_in_code(parser: ParserState, token: int) -> None:
+    """Keep a token until ``<|call|>``, or until a header shows that the call has ended."""
+    last = parser.held[-_LONGEST_GAP:]
+    parser.held.append(token)
+    stops = [at for at, one in enumerate(last) if one in (END, RETURN)]
+    gap = parser.tokenizer.decode(last[stops[-1] + 1 :]).strip() if stops else None
+    if token == MESSAGE:
+        whole = _last_header(parser, START)
+        is_header = whole.startswith(tuple(ROLES)) and whole != _ASSISTANT
+        is_header |= _addresses_tool(parser, whole or _last_header(parser, CHANNEL))
+    else:
+        names: tuple[str, ...] = ()
+        if gap == spelling(START):
+            names = (*ROLES, *parser.tools, *BUILT_IN_TOOLS, "functions")
+        elif gap in (CHANNEL_TEXT, _ASSISTANT + CHANNEL_TEXT):
+            names = CHANNELS
+        is_header = any(name.startswith(parser.tokenizer.decode([token])) for name in names)
+    if is_header:
+        _give_up_call(parser)
+
+
+def _addresses_tool(parser: ParserState, text: str) -> bool:
+    return any(names_tool(parser, match[1]) for match in _RECIPIENT.finditer(text))
+
+
+def _end_open_code(parser: ParserState, token: int) -> None:
+    """End a call with code at ``<|call|>``; what waited belongs to it unless it calls a tool."""
+    if _addresses_tool(parser, parser.tokenizer.decode(parser.held)):
+        parser.holds_calls = False  # the ends that waited are ends now
+        _give_up_call(parser)
+        parser.holds_calls = True
+        parser.take(token)
+    else:
+        _end_open_call(parser, token)
+
+
+def _go_on_with_call(parser: ParserState) -> None:
+    """Add the tokens that waited to the call; special ones only where they are in a string."""
+    held, parser.held = parser.held, []
+    in_string = _in_string_of_code if parser.phase is Phase.OPEN_CODE else _in_string_of_json
+    parser.json = OpenJson()  # it counts what waited, and is now read again as text of the call
+    parser.phase = Phase.BODY
+    parser.expect_text()
+    for token in held:
+        if token < FIRST_SPECIAL:
+            parser.add_token(token)
+            continue
+        parser.recover(RecoveryKind.SPECIAL_TOKEN, spelling(token))
+        parser.flush_character()
+        if in_string(parser):
+            parser.add_text(spelling(token))
+
+
+def _in_string_of_json(parser: ParserState) -> bool:
+    parser.json = parser.json.read(parser.text[parser.json.length :])
+    return parser.json.in_string
+
+
+def _in_string_of_code(parser: ParserState) -> bool:
+    line = parser.text[-_LONGEST_LINE:].rpartition("\n")[2]
+    return not {"'", '"'}.isdisjoint(_STRING.sub("", line))
+
+
+def _give_up_call(parser: ParserState) -> None:
+    """Read the tokens that waited as what they are: the call was cut before the first of them."""
+    held, parser.held = parser.held, []
+    parser.phase = Phase.BODY
+    parser.expect_text()
+    holds_calls, parser.holds_calls = parser.holds_calls, False
+    parser.take(held[0])  # this one ends the body; the others may stand in a call of their own
+    parser.holds_calls = holds_calls
+    for token in held[1:]:
+        parser.take(token)
+
+
+_WAITING = (START, *HEADER_PARTS, END, RETURN, TokenKind.TEXT)
+OPEN_CALL: Row = {
+    **dict.fromkeys(_WAITING, _wait_in_call),
+    CALL: _end_open_call,
+    TokenKind.EOS: _end_in_open_call,
+}
+OPEN_CODE: Row = {
+    **dict.fromkeys(_WAITING, _wait_in_code),
+    CALL: _end_open_code,
+    TokenKind.EOS: _end_in_open_call,
+}
