@@ -18,7 +18,7 @@ from ..conversation.messages import (
     checked_conversation,
     declares_functions,
 )
-from ..encoding import HarmonyEncoding, load_harmony_encoding
+from ..encoding import load_harmony_encoding
 from ..rendering.renderer import Rendered, Renderer, SegmentKind
 from ..sampled_messages import OPENING, SampledMessage, prompt_tokens, sampled_stop
 from ..tokens.special_tokens import END
@@ -178,7 +178,6 @@ def training_examples(
     options: TrainingOptions | None = None,
     *,
     weights: Mapping[int, float] | None = None,
-    encoding: HarmonyEncoding | None = None,
 ) -> list[TrainingExample]:
     """Make the examples of a conversation; each message is trained on in one of them.
 
@@ -193,7 +192,7 @@ def training_examples(
     >>> load_harmony_encoding("HarmonyGptOss").decode(trainable)
     '<|channel|>final<|message|>4<|return|>'
     """
-    return read_examples(conversation, options, weights=weights, encoding=encoding).examples
+    return read_examples(conversation, options, weights=weights).examples
 
 
 def read_examples(
@@ -201,7 +200,6 @@ def read_examples(
     options: TrainingOptions | None = None,
     *,
     weights: Mapping[int, float] | None = None,
-    encoding: HarmonyEncoding | None = None,
 ) -> ReadExamples:
     """Make the examples as `training_examples` does; also return the messages that did not fit."""
     options = TrainingOptions.checked(options)
@@ -209,8 +207,7 @@ def read_examples(
     plans = plan_sequences(messages, options, weights)
     if not plans:
         return ReadExamples([], [])
-    encoding = encoding or load_harmony_encoding("HarmonyGptOss")
-    rendered = _RenderedConversation(messages, options, encoding)
+    rendered = _RenderedConversation(messages, options)
     too_long: list[int] = []
     if options.context_length is not None:
         lengths = rendered.lengths
@@ -228,13 +225,11 @@ def least_context_length(
     options: TrainingOptions | None = None,
     *,
     weights: Mapping[int, float] | None = None,
-    encoding: HarmonyEncoding | None = None,
 ) -> int:
     """Return the least `context_length` with which a trainable conversation gives an example."""
     options = options or TrainingOptions()
-    encoding = encoding or load_harmony_encoding("HarmonyGptOss")
     messages = conversation.messages
-    lengths = _RenderedConversation(messages, options, encoding).lengths
+    lengths = _RenderedConversation(messages, options).lengths
     plans = plan_sequences(messages, options, weights)
     return min(shortest_window(plan, messages, lengths) for plan in plans)
 
@@ -243,9 +238,8 @@ def planned_example(
     conversation: Conversation, plan: Plan, options: TrainingOptions | None = None
 ) -> TrainingExample:
     """Make one example of a conversation by a plan from `plan_sequences`."""
-    encoding = load_harmony_encoding("HarmonyGptOss")
     options = options or TrainingOptions()
-    return _RenderedConversation(conversation.messages, options, encoding).example(plan, {})
+    return _RenderedConversation(conversation.messages, options).example(plan, {})
 
 
 class _PromptMessages:
@@ -271,11 +265,9 @@ class _PromptMessages:
 class _RenderedConversation:
     """A conversation as tokens, from which examples are assembled."""
 
-    def __init__(
-        self, messages: Sequence[Message], options: TrainingOptions, encoding: HarmonyEncoding
-    ) -> None:
+    def __init__(self, messages: Sequence[Message], options: TrainingOptions) -> None:
         style, dialect = options.header_style, options.schema_dialect
-        renderer = _renderer(encoding)
+        renderer = _renderer()
         self._is_assistant = [message.author.role is Role.ASSISTANT for message in messages]
         declaring = next((i for i, m in enumerate(messages) if declares_functions(m)), None)
         has_tools = declaring is not None
@@ -321,10 +313,11 @@ class _RenderedConversation:
         return TrainingExample(tokens, labels, parts, used)
 
 
-@functools.lru_cache(maxsize=4)
-def _renderer(encoding: HarmonyEncoding) -> Renderer:
-    """Return the renderer of an encoding; in a data set, only instructions and tools recur."""
-    return Renderer(encoding.tokenizer, _CACHE_BYTES, cached_roles=(Role.SYSTEM, Role.DEVELOPER))
+@functools.cache
+def _renderer() -> Renderer:
+    """Return a renderer for data sets, in which only instructions and tools recur."""
+    tokenizer = load_harmony_encoding("HarmonyGptOss").tokenizer
+    return Renderer(tokenizer, _CACHE_BYTES, cached_roles=(Role.SYSTEM, Role.DEVELOPER))
 
 
 # The prompts of inference
@@ -340,13 +333,11 @@ class PromptDifference(NamedTuple):
 def inference_prompt(
     messages: Sequence[Message],
     options: TrainingOptions | None = None,
-    *,
-    encoding: HarmonyEncoding | None = None,
 ) -> list[int]:
     """Render the prompt for the assistant's next message after `messages`, as the server does."""
     options = options or TrainingOptions()
-    encoding = encoding or load_harmony_encoding("HarmonyGptOss")
     kept = [messages[index] for index in kept_in_prompt(messages, range(len(messages)), options)]
+    encoding = load_harmony_encoding("HarmonyGptOss")
     return prompt_tokens(encoding, Conversation(messages=kept), options.rendering())
 
 
@@ -354,8 +345,6 @@ def find_prompt_difference(
     conversation: Conversation,
     example: TrainingExample,
     options: TrainingOptions | None = None,
-    *,
-    encoding: HarmonyEncoding | None = None,
 ) -> PromptDifference | None:
     """Compare an example with the prompt for each message that it trains on.
 
@@ -369,7 +358,7 @@ def find_prompt_difference(
         present.update(range(len(messages)))
     for trained in filter(example.is_trainable, example.messages):
         before = [messages[index] for index in range(trained.message) if index in present]
-        prompt = inference_prompt(before, options, encoding=encoding)
+        prompt = inference_prompt(before, options)
         for position, token in enumerate(prompt):
             if example.input_ids[position : position + 1] != [token]:
                 return PromptDifference(trained.message, position)

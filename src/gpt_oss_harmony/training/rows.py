@@ -29,7 +29,6 @@ from ..conversation.built_in_tools import BUILT_IN_TOOLS
 from ..conversation.content import SystemContent, TextContent
 from ..conversation.json_field import JsonField, ReadObject
 from ..conversation.messages import Conversation, Message, Role
-from ..encoding import HarmonyEncoding
 from ..errors import ConversationError
 from .chat_rows import (
     WEIGHT_FIELDS,
@@ -138,7 +137,6 @@ def row_examples(
     *,
     form: RowForm | None = None,
     start_date: str | None = None,
-    encoding: HarmonyEncoding | None = None,
     reject: Collection[FindingKind] = REJECTED_FINDINGS,
 ) -> tuple[ReadRow, RowExamples]:
     """Read a row of parsed JSON and make its examples; see `read_row` for the arguments.
@@ -150,13 +148,11 @@ def row_examples(
     options = options or TrainingOptions()
     try:
         row = read_row(raw, form=form, start_date=start_date)
-        made, trained = examples_of(row, options, encoding)
+        made, trained = examples_of(row, options)
     except RecursionError:
         raise RejectedRow("nested too deeply to be read") from None
     if made.too_long and not made.examples:
-        least = least_context_length(
-            row.conversation, options, weights=row.weights, encoding=encoding
-        )
+        least = least_context_length(row.conversation, options, weights=row.weights)
         problem = f"nothing fits in {options.context_length} tokens; the shortest part of the row"
         raise RejectedRow(
             f"{problem} has {least:,} tokens; raise the context length", made.too_long
@@ -197,19 +193,17 @@ def _absent(messages: Sequence[Message], made: ReadExamples) -> Iterator[str]:
             yield "reasoning of earlier turns"
 
 
-def examples_of(
-    row: ReadRow, options: TrainingOptions, encoding: HarmonyEncoding | None = None
-) -> tuple[ReadExamples, list[int]]:
+def examples_of(row: ReadRow, options: TrainingOptions) -> tuple[ReadExamples, list[int]]:
     """Make the examples of all conversations of a row, and list the messages that they train on.
 
     The indices are those of the row's conversation.
     """
     made = ReadExamples([], [])
     for conversation, weights, offset in row.earlier if options.turns == "all" else ():
-        early = read_examples(conversation, options, weights=weights, encoding=encoding)
+        early = read_examples(conversation, options, weights=weights)
         made.examples.extend(example.with_offset(offset) for example in early.examples)
         made.too_long.extend(index + offset for index in early.too_long)
-    last = read_examples(row.conversation, options, weights=row.weights, encoding=encoding)
+    last = read_examples(row.conversation, options, weights=row.weights)
     made.examples.extend(last.examples)
     made.too_long.extend(last.too_long)
     trained = {
