@@ -18,7 +18,7 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -48,6 +48,7 @@ _MANIFEST = "manifest.json"
 _DUPLICATES = "duplicates.json"
 _KEYS = ".keys.npz"
 _STATE = ".harmony"
+_DATA = "data"
 _REPORTS = ("rejected.jsonl", REASONS_FILE, "report.json", "report.svg", "README.md")
 
 _CARD = """\
@@ -137,12 +138,14 @@ def prepare(
     target = source_path(out)
     if isinstance(target, Path):
         _check_folder(target, place)
-        return _prepare(place, target, target, settings, runner, watch, chunk_bytes)
+        work = _Work(find_files(place), target, target, settings, runner, watch)
+        with output_lock(target):
+            return work.prepare(chunk_bytes)
     if settings.megatron:
         raise OutputFolderError(f"{out}: Megatron reads its files on a disk; give a folder")
     with tempfile.TemporaryDirectory(prefix="harmony-prepare-") as name:
-        made = _prepare(place, Path(name), target, settings, runner, watch, chunk_bytes)
-    return replace(made, out=target)
+        work = _Work(find_files(place), Path(name), target, settings, runner, watch)
+        return replace(work.prepare(chunk_bytes), out=target)
 
 
 def _check_folder(out: Path, source: Path | RemotePath) -> None:
@@ -154,113 +157,20 @@ def _check_folder(out: Path, source: Path | RemotePath) -> None:
         raise OutputFolderError(f"{out} is a file; give a folder for the output")
 
 
-def _prepare(
-    source: Path | RemotePath,
-    out: Path,
-    target: Path | RemotePath,
-    settings: PrepareSettings,
-    runner: Runner,
-    watch: Callable[[Progress], None] | None,
-    chunk_bytes: int | None,
-) -> Preparation:
-    """Prepare in the folder `out`, which is `target` itself, or passes on what `target` needs."""
-    files = find_files(source)
-    with contextlib.nullcontext() if isinstance(target, RemotePath) else output_lock(out):
-        return _prepare_alone(files, out, target, settings, runner, watch, chunk_bytes)
-
-
-def _prepare_alone(
-    files: Sequence[SourceFile],
-    out: Path,
-    target: Path | RemotePath,
-    settings: PrepareSettings,
-    runner: Runner,
-    watch: Callable[[Progress], None] | None,
-    chunk_bytes: int | None,
-) -> Preparation:
-    _download_state(target, out)
-    earlier = _read_json(_state(out) / _MANIFEST)
-    begun = TODAY if earlier is None else earlier["settings"]["start_date"]
-    settings = settings.dated(begun)
-    if chunk_bytes is None:
-        chunk_bytes = settings.chunk_bytes()
-    stats = {str(file.path): file.path.stat() for file in files}
-    manifest = {  # everything that determines the shards
-        "version": __version__,
-        "settings": settings.as_json(),
-        "files": {path: [stat.st_size, stat.st_mtime_ns] for path, stat in stats.items()},
-        "chunk_bytes": chunk_bytes,
-    }
-    if settings.deduplicate == "near":
-        manifest["rensa"] = check_near()  # other versions may hash in another way
-    _begin(out, target, manifest, earlier)
-    _remove_unfinished(out)
-    try:
-        made = _make(out, target, files, settings, runner, watch, chunk_bytes)
-    finally:
-        _remove_unfinished(out)
-    if isinstance(target, RemotePath):
-        for name in _REPORTS:
-            if (out / name).exists():
-                (target / name).upload(out / name)
-            else:
-                (target / name).remove()
-    return made
-
-
 def _download_state(target: Path | RemotePath, out: Path) -> None:
     """Bring what an address says about finished shards into the folder where it is read."""
     if isinstance(target, RemotePath):
         for name in (target / _STATE).names():
-            if not (_state(out) / name).exists():
-                _state(out).mkdir(exist_ok=True)
-                (target / _STATE / name).download(_state(out) / name)
-
-
-def _make(
-    out: Path,
-    target: Path | RemotePath,
-    files: Sequence[SourceFile],
-    settings: PrepareSettings,
-    runner: Runner,
-    watch: Callable[[Progress], None] | None,
-    chunk_bytes: int,
-) -> Preparation:
-    """Make the shards that are missing, and the files beside the data."""
-    state = _state(out)
-
-    def on_unpacked(done: int, total: int) -> None:
-        if watch is not None:
-            watch(Progress("unpack", done, total))
-
-    unpacked = UnpackedFiles(
-        state / "unpacked",
-        on_unpacked,
-        ratio=settings.unpacked_ratio,
-        total=settings.unpacked_bytes,
-    )
-    work = _Work(find_chunks(files, chunk_bytes, unpacked), out, target, settings, runner, watch)
-
-    def unpack(paths: Collection[str]) -> None:
-        for file in files:
-            if str(file.path) in paths:
-                unpacked.unpack(file.number, file.path)
-
-    shards = work.make_all(unpack)
-    names = sorted({file.path.name for file in files})
-    title = names[0] if len(names) == 1 else f"{len(names):,} files"
-    preparation = _finish(out, title, work.chunks, shards)
-    if settings.megatron:
-        write_megatron(_data(out), out / "megatron")
-    unpacked.remove()
-    return preparation
+            if not (out / _STATE / name).exists():
+                (out / _STATE).mkdir(exist_ok=True)
+                (target / _STATE / name).download(out / _STATE / name)
 
 
 @dataclass(frozen=True)
 class _Work:
-    """The shards of a preparation, which has the chunks of the source."""
+    """A preparation in the folder `out`, which is `target` itself or passes on what that needs."""
 
-    chunks: Sequence[Chunk]
+    files: Sequence[SourceFile]
     out: Path
     target: Path | RemotePath
     settings: PrepareSettings
@@ -269,24 +179,78 @@ class _Work:
 
     @property
     def state(self) -> Path:
-        return _state(self.out)
+        return self.out / _STATE
 
-    def make_all(self, unpack: Callable[[Collection[str]], None]) -> list[Shard]:
-        """Make the missing shards; then, if duplicates are rejected, make shards without them.
+    def prepare(self, chunk_bytes: int | None) -> Preparation:
+        """Make what is missing; the caller has the only preparation in the folder."""
+        out, target = self.out, self.target
+        _download_state(target, out)
+        earlier = _read_json(self.state / _MANIFEST)
+        begun = TODAY if earlier is None else earlier["settings"]["start_date"]
+        settings = self.settings.dated(begun)
+        if chunk_bytes is None:
+            chunk_bytes = settings.chunk_bytes()
+        stats = {str(file.path): file.path.stat() for file in self.files}
+        manifest = {  # everything that determines the shards
+            "version": __version__,
+            "settings": settings.as_json(),
+            "files": {path: [stat.st_size, stat.st_mtime_ns] for path, stat in stats.items()},
+            "chunk_bytes": chunk_bytes,
+        }
+        if settings.deduplicate == "near":
+            manifest["rensa"] = check_near()  # other versions may hash in another way
+        _begin(out, target, manifest, earlier)
+        _remove_unfinished(out)
+        try:
+            made = replace(self, settings=settings).make_files(chunk_bytes)
+        finally:
+            _remove_unfinished(out)
+        if isinstance(target, RemotePath):
+            for name in _REPORTS:
+                if (out / name).exists():
+                    (target / name).upload(out / name)
+                else:
+                    (target / name).remove()
+        return made
 
-        `unpack` is called with the paths of files that are needed.
-        """
+    def make_files(self, chunk_bytes: int) -> Preparation:
+        """Make the shards that are missing, and the files beside the data."""
+
+        def on_unpacked(done: int, total: int) -> None:
+            if self.watch is not None:
+                self.watch(Progress("unpack", done, total))
+
+        unpacked = UnpackedFiles(
+            self.state / "unpacked",
+            on_unpacked,
+            ratio=self.settings.unpacked_ratio,
+            total=self.settings.unpacked_bytes,
+        )
+        chunks = find_chunks(self.files, chunk_bytes, unpacked)
+        shards = self.make_shards(chunks, unpacked)
+        names = sorted({file.path.name for file in self.files})
+        title = names[0] if len(names) == 1 else f"{len(names):,} files"
+        preparation = _finish(self.out, title, chunks, shards)
+        if self.settings.megatron:
+            write_megatron(self.out / _DATA, self.out / "megatron")
+        unpacked.remove()
+        return preparation
+
+    def make_shards(self, chunks: Sequence[Chunk], unpacked: UnpackedFiles) -> list[Shard]:
+        """Make the missing shards; then, if duplicates are rejected, make shards without them."""
         if self.settings.deduplicate is None:
-            return self._make("read", self._jobs({}), unpack)
+            return self._make("read", self._jobs(chunks, {}), unpacked)
         known = _read_json(self.state / _DUPLICATES)
         if known is None:
-            shards = self._make("read", self._jobs(None), unpack)
-            known = self._find_duplicates(shards)
-        shards = self._make("deduplicate", self._jobs(known), unpack)
+            shards = self._make("read", self._jobs(chunks, None), unpacked)
+            known = self._find_duplicates(chunks, shards)
+        shards = self._make("deduplicate", self._jobs(chunks, known), unpacked)
         _remove_keys(self.state, self.target)
         return shards
 
-    def _jobs(self, duplicates: Mapping[str, str] | None) -> list[ShardJob]:
+    def _jobs(
+        self, chunks: Sequence[Chunk], duplicates: Mapping[str, str] | None
+    ) -> list[ShardJob]:
         """Return a job for each chunk; without known duplicates, it also writes keys."""
         known = duplicates or {}
         return [
@@ -298,14 +262,14 @@ class _Work:
                 known.get(f"{number}"),
                 duplicates is None,
             )
-            for number, chunk in enumerate(self.chunks)
+            for number, chunk in enumerate(chunks)
         ]
 
     def _make(
         self,
         step: Literal["read", "deduplicate"],
         jobs: Sequence[ShardJob],
-        unpack: Callable[[Collection[str]], None],
+        unpacked: UnpackedFiles,
     ) -> list[Shard]:
         """Make the shards that are not done, or were made with other duplicates."""
         shards: dict[int, Shard] = {}
@@ -314,7 +278,7 @@ class _Work:
             if done is not None and (job.with_keys or done.duplicates == job.duplicates):
                 shards[job.number] = done
         missing = [job for job in jobs if job.number not in shards]
-        unpack({job.chunk.path for job in missing if job.chunk.copy})
+        unpacked.unpack_all(self.files, {job.chunk.path for job in missing if job.chunk.copy})
         total = sum(job.chunk.size for job in jobs)
         finished = sum(jobs[number].chunk.size for number in shards)
         under_way: dict[int, int] = {}
@@ -341,14 +305,14 @@ class _Work:
             _download_state(self.target, self.out)
         return [shards[job.number] for job in jobs]
 
-    def _find_duplicates(self, shards: Sequence[Shard]) -> dict[str, str]:
+    def _find_duplicates(self, chunks: Sequence[Chunk], shards: Sequence[Shard]) -> dict[str, str]:
         """Find the duplicates of all shards; return digests of their files by the shard's number.
 
         From then on, the keys are not needed any more.
         """
         rows = []
         lines: Counter[str] = Counter()
-        for chunk, shard in zip(self.chunks, shards, strict=True):
+        for chunk, shard in zip(chunks, shards, strict=True):
             keys = self.state / f"{shard.number:05}{_KEYS}"
             rows.append(ShardRows(shard.number, keys, chunk.path, lines[chunk.path]))
             lines[chunk.path] += shard.lines
@@ -386,14 +350,6 @@ def _names(place: Path | RemotePath, folder: str = "") -> list[str]:
     return [path.name for path in parent.iterdir()] if parent.is_dir() else []
 
 
-def _data(out: Path) -> Path:
-    return out / "data"
-
-
-def _state(out: Path) -> Path:
-    return out / _STATE
-
-
 def _read_json(path: Path) -> dict[str, Any] | None:
     """Read an object; None if the file is missing."""
     try:
@@ -411,9 +367,9 @@ def _begin(
 ) -> None:
     if earlier is None and set(_names(target)) - {LOCK_FILE}:
         raise OutputFolderError(f"{target} is not empty; give another folder for the output")
-    state = _state(out)
+    state = out / _STATE
     if earlier not in (None, manifest):
-        if any(name.endswith(".parquet") for name in _names(target, "data")):
+        if any(name.endswith(".parquet") for name in _names(target, _DATA)):
             raise OutputFolderError(
                 f"{target} has examples of other rows or with other options; "
                 "give another folder for the output, or remove this one"
@@ -422,7 +378,7 @@ def _begin(
         if isinstance(target, RemotePath):
             (target / _STATE).remove()
     try:
-        _data(out).mkdir(parents=True, exist_ok=True)
+        (out / _DATA).mkdir(parents=True, exist_ok=True)
         state.mkdir(exist_ok=True)
     except OSError as error:
         problem = f"{out}: {error.strerror}; give a folder that can be made and written"
@@ -444,7 +400,7 @@ def _finish(out: Path, title: str, chunks: Sequence[Chunk], shards: Sequence[Sha
     ):
         for chunk, shard in zip(chunks, shards, strict=True):
             report.add(shard.report)
-            path = _state(out) / f"{shard.number:05}.rejected.jsonl"
+            path = out / _STATE / f"{shard.number:05}.rejected.jsonl"
             with open(path, encoding="utf-8") as rejected:
                 for text in rejected:
                     entry = json.loads(text)
@@ -472,8 +428,8 @@ def _finish(out: Path, title: str, chunks: Sequence[Chunk], shards: Sequence[Sha
 
 def _remove_unfinished(out: Path) -> None:
     """Remove the files that were being written when a process was killed."""
-    state = _state(out)
+    state = out / _STATE
     shutil.rmtree(state / "index", ignore_errors=True)  # of duplicates
-    for folder in (out, _data(out), state, state / "unpacked", out / "megatron"):
+    for folder in (out, out / _DATA, state, state / "unpacked", out / "megatron"):
         for path in folder.glob(f"*{TEMPORARY}"):
             path.unlink(missing_ok=True)

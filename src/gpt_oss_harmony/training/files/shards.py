@@ -277,7 +277,8 @@ def prepare_shard(
     of `duplicates` are rejected. `with_keys` also writes the keys by which
     duplicates are found.
     """
-    keys = _row_keys(settings) if with_keys else None
+    kind = settings.deduplicate if with_keys else None
+    keys = None if kind is None else RowKeys(kind, settings.similarity, settings.loss_weights)
     skipped = {} if duplicates is None else duplicates.rows
     columns = Columns(settings)
     report = TokenReport()
@@ -330,12 +331,6 @@ def prepare_shard(
         done = {"lines": lines, "report": report.as_json(), "duplicates": shard.duplicates}
         path.write_text(json.dumps(done))
     return shard
-
-
-def _row_keys(settings: PrepareSettings) -> RowKeys | None:
-    if settings.deduplicate is None:
-        return None
-    return RowKeys(settings.deduplicate, settings.similarity, settings.loss_weights)
 
 
 def _reported(

@@ -23,7 +23,7 @@ import glob
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -353,6 +353,12 @@ class UnpackedFiles:
                     if self._watch is not None:
                         self._watch(file.tell(), size)
         return copy
+
+    def unpack_all(self, files: Iterable[SourceFile], paths: Collection[str]) -> None:
+        """Unpack those of the files that have one of the paths."""
+        for file in files:
+            if str(file.path) in paths:
+                self.unpack(file.number, file.path)
 
     def _too_large(self, packed: Path | RemotePath, size: int, limit: int) -> str:
         name, value = "--max-unpacked-ratio", self._ratio
