@@ -156,6 +156,27 @@ def test_answers_before_later_instructions_do_not_count_as_sampled() -> None:
     assert "ho" not in sampled_texts(made.token_ids, made.is_sampled)
 
 
+def test_several_results_in_one_message_do_not_shift_the_others() -> None:
+    call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "tool_calls": [{**call, "id": "a"}, {**call, "id": "b"}]},
+        {
+            "role": "tool",
+            "content": [{"id": "a", "content": "one"}, {"id": "b", "content": "two"}],
+        },
+        {"role": "assistant", "content": "ho"},
+        *LATE[2:],
+    ]
+    made = chat_sequence(messages, start_date=DATE)
+    owners = {
+        ENCODING.decode([token]): owner
+        for token, owner in zip(made.token_ids, made.messages, strict=True)
+    }
+    assert [owners[text] for text in ("one", "two", "ho", "sal")] == [2, 2, 3, 6]
+    assert "ho" not in sampled_texts(made.token_ids, made.is_sampled)
+
+
 def test_a_sequence_needs_an_assistant_at_its_end() -> None:
     with pytest.raises(ConversationError, match="render a prompt instead"):
         chat_sequence(chat("u"))

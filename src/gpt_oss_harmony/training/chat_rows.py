@@ -101,6 +101,8 @@ def read_weight(message: JsonField) -> float | None:
 def completed_chat(row: JsonField) -> dict[str, Any]:
     """Complete a row to a request; it may have more messages, but none is left out.
 
+    ``origins`` has the index in the row for each message of the request.
+
     Reasoning and calls inside other models' marks in an answer's text (``<think>`` and
     ``<tool_call>``) are moved to their fields.
 
@@ -112,10 +114,11 @@ def completed_chat(row: JsonField) -> dict[str, Any]:
     request["reasoning_effort"] = _effort(row)
     calls = _OpenCalls()
     messages: list[Mapping[str, Any]] = []
+    origins: list[int] = []
     tools = _completed_tools(row["tools"], row["functions"])
     earlier: list[tuple[int, list[dict[str, Any]]]] = []
     has_spoken = False
-    for given in parsed_json(row["messages"]).items():
+    for index, given in enumerate(parsed_json(row["messages"]).items()):
         own = given.object().get("tools") not in NOTHING
         if own and (changed := _completed_tools(given["tools"])) != tools:
             if has_spoken:
@@ -130,7 +133,9 @@ def completed_chat(row: JsonField) -> dict[str, Any]:
                 message = dict(message)
                 del message["tools"]
             messages.append(message)
-    return {**request, "messages": messages, "tools": tools, "earlier_tools": earlier}
+            origins.append(index)
+    request |= {"messages": messages, "tools": tools}
+    return {**request, "earlier_tools": earlier, "origins": origins}
 
 
 def _completed_tools(*lists: JsonField) -> list[dict[str, Any]]:

@@ -283,7 +283,7 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
             else None,
             unlearnable(message),
         )
-        for index, message in enumerate(request["messages"])
+        for index, message in zip(request["origins"], request["messages"], strict=True)
     ]
     result = _conversation_of(request, len(sources), start_date, settings)
     weights: dict[int, float] = {}

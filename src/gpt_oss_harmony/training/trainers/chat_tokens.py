@@ -60,17 +60,23 @@ def parsed_chat(
     effort: str | None = None,
     start_date: str | None = None,
 ) -> ParsedRequest:
-    """Read a chat like a row of training data; tools that change after an answer are refused."""
+    """Read a chat like a row of training data; tools that change after an answer are refused.
+
+    The `sources` of the result are indices of `messages`.
+    """
     fields = {
         "messages": [dict(message) for message in messages],
         "tools": None if tools is None else [dict(tool) for tool in tools],
         "reasoning_effort": effort,
     }
     request = completed_chat(JsonField(fields))
+    origins = request["origins"]
     for end, _ in request["earlier_tools"]:
         problem = "the tools change after an answer; give each part of the chat by itself"
-        raise ConversationError(problem, field=f"messages[{end}].tools")
-    return read_chat(request, conversation_start_date=start_date)
+        raise ConversationError(problem, field=f"messages[{origins[end]}].tools")
+    read = read_chat(request, conversation_start_date=start_date)
+    sources = [None if source is None else origins[source] for source in read.sources]
+    return read._replace(sources=sources)
 
 
 def chat_prompt(
