@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from gpt_oss_harmony.server import Settings, create_app
 from gpt_oss_harmony.server.store import Conversation, Store, StoreError, StoreFullError
 from gpt_oss_harmony.server.store.rows import NewItem
-from support.faults import small_disk
+from support.faults import database_on, small_disk
 from support.local_client import LocalClient
 from support.responses_server import TEXT
 from support.scripted_engine import ScriptedEngine
@@ -35,8 +32,8 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    with small_disk(tmp_path / "disk", 96) as path:
+def disk() -> Iterator[Path]:
+    with small_disk(96) as path:
         yield path
 
 
@@ -46,25 +43,8 @@ def database(request: pytest.FixtureRequest, disk: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{disk / 'harmony.db'}"
         return
-    server: str = request.getfixturevalue("postgres_server")
-    place = disk / "tables"
-    place.mkdir()
-    # PostgreSQL runs as another user if the tests run as root.
-    shutil.chown(place, "nobody")
-    for folder in (disk, *disk.parents):
-        if str(folder).startswith(str(Path(tempfile.gettempdir()))):
-            folder.chmod(folder.stat().st_mode | 0o011)
-    address, _, options = server.partition("?")
-    url = f"{address.rpartition('/')[0]}/small?{options}"
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(f"CREATE TABLESPACE small LOCATION '{place}'".encode())
-        # The other strategy leaves holes in the files, for pages that are written later.
-        admin.execute(b"CREATE DATABASE small TABLESPACE small STRATEGY file_copy")
-        try:
-            yield url
-        finally:
-            admin.execute(b"DROP DATABASE small WITH (FORCE)")
-            admin.execute(b"DROP TABLESPACE small")
+    with database_on(disk, request.getfixturevalue("postgres_server")) as url:
+        yield url
 
 
 def conversation(store: Store, index: int, size: int = 4 * MIB) -> None:

@@ -10,29 +10,33 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import uuid
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx2
 import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from gpt_oss_harmony.engines import EngineError, SampledToken, Sampling
 from gpt_oss_harmony.server import Settings, create_app, run_server
-from support.postgres_server import new_database
+from gpt_oss_harmony.server.http.requests import cancel_all
 from support.responses_server import TEXT, THOUGHT
 from support.scripted_engine import ENCODING, ScriptedEngine
 from support.server_process import Server
 
-__all__ = ["Schedule", "away", "small_disk"]
+__all__ = ["Network", "Schedule", "away", "database_on", "small_disk"]
 
 SECONDS = 60
 """The time in which everything ends once all is repaired."""
@@ -80,16 +84,40 @@ def _cut(admin: psycopg.Connection[Any], name: str) -> None:
 
 
 @contextmanager
-def small_disk(path: Path, mebibytes: int) -> Iterator[Path]:
-    """Mount a disk of this size; only root can."""
-    path.mkdir()
+def small_disk(mebibytes: int) -> Iterator[Path]:
+    """Mount a disk of this size, which every user reaches; only root can."""
+    # Not in a folder of pytest, which each of its runs closes to other users.
+    path = Path(tempfile.mkdtemp(prefix="harmony-disk-"))
+    path.chmod(0o711)
     command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "none", str(path)]
-    if subprocess.run(command, capture_output=True).returncode != 0:
-        pytest.skip("this system mounts no disk")
     try:
-        yield path
+        if subprocess.run(command, capture_output=True).returncode != 0:
+            pytest.skip("this system mounts no disk")
+        try:
+            yield path
+        finally:
+            subprocess.run(["umount", "--lazy", str(path)], check=True)
     finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=True)
+        path.rmdir()
+
+
+@contextmanager
+def database_on(disk: Path, server: str) -> Iterator[str]:
+    """Make a database of PostgreSQL whose tables are on a disk."""
+    place = disk / "tables"
+    place.mkdir()
+    # PostgreSQL runs as another user if the tests run as root.
+    shutil.chown(place, "nobody")
+    name = f"small_{uuid.uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(f"CREATE TABLESPACE {name} LOCATION '{place}'".encode())
+        # The other strategy leaves holes in the files, for pages that are written later.
+        admin.execute(f"CREATE DATABASE {name} TABLESPACE {name} STRATEGY file_copy".encode())
+        try:
+            yield make_url(server).set(database=name).render_as_string(hide_password=False)
+        finally:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+            admin.execute(f"DROP TABLESPACE {name}".encode())
 
 
 @contextmanager
@@ -103,6 +131,80 @@ def _full(disk: Path) -> Iterator[None]:
         yield
     finally:
         filler.unlink()
+
+
+class Network:
+    """A network between a server and PostgreSQL; it can fall silent, or lose its connections.
+
+    `url` is that of the database through this network. PostgreSQL sees at once that a connection is
+    lost; the server sees it when the network is back.
+    """
+
+    def __init__(self, url: str) -> None:
+        beyond = make_url(url)
+        host, port = beyond.query.get("host", beyond.host), beyond.port or 5432
+        self._beyond = (str(host), port)
+        self._loop = asyncio.new_event_loop()
+        self._is_up = asyncio.Event()
+        self._is_up.set()
+        self._lost: set[asyncio.StreamWriter] = set()
+        self._listener = self._loop.run_until_complete(
+            asyncio.start_server(self._connect, "127.0.0.1", 0)
+        )
+        here = self._listener.sockets[0].getsockname()[1]
+        query = {name: value for name, value in beyond.query.items() if name != "host"}
+        through = beyond.set(host="127.0.0.1", port=here, query=query)
+        self.url = through.render_as_string(hide_password=False)
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+
+    @contextmanager
+    def silent(self, *, loses_connections: bool = False) -> Iterator[None]:
+        """Carry nothing; with `loses_connections`, PostgreSQL loses those that are open."""
+        self._loop.call_soon_threadsafe(self._is_up.clear)
+        if loses_connections:
+            self._loop.call_soon_threadsafe(self._lose)
+        try:
+            yield
+        finally:
+            self._loop.call_soon_threadsafe(self._is_up.set)
+
+    def close(self) -> None:
+        """End, with all connections."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._listener.close()
+        self._loop.run_until_complete(cancel_all(*asyncio.all_tasks(self._loop)))
+        self._loop.close()
+
+    def _lose(self) -> None:
+        for writer in self._lost:
+            writer.transport.abort()
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, port = self._beyond
+        with closing(writer):
+            await self._is_up.wait()
+            if host.startswith("/"):
+                opened = asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+            else:
+                opened = asyncio.open_connection(host, port)
+            answers, beyond = await opened
+            self._lost.add(beyond)
+            with closing(beyond):
+                try:
+                    await asyncio.gather(self._carry(reader, beyond), self._carry(answers, writer))
+                finally:
+                    self._lost.discard(beyond)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(1 << 16):
+                await self._is_up.wait()
+                writer.write(data)
+                await writer.drain()
+        await self._is_up.wait()
+        writer.close()
 
 
 # Servers
@@ -150,7 +252,10 @@ class _Step(NamedTuple):
 
 _FAULTS = {
     "sqlite": ("kill", "end", "freeze", "away", "full", "nothing"),
-    "postgresql": ("kill", "end", "freeze", "away", "cut", "nothing"),
+    "postgresql": (
+        *("kill", "end", "freeze", "away", "cut", "full", "nothing"),
+        *("silence", "partition"),  # of one server's network to the database
+    ),
 }
 _KINDS = ("background", "background", "stream", "whole", "leave", "cancel", "conversation")
 _WORDS = ("quick", "slow", "slow", "fail")
@@ -177,6 +282,7 @@ class Schedule:
         self._draw = draw
         self._folder, self._postgres = folder, postgres
         self._servers: list[Server] = []
+        self._networks: list[Network] = []
         self._count = count
         self._clients: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -190,13 +296,17 @@ class Schedule:
     def run(self) -> list[str]:
         """Carry it out; return what is wrong at the end."""
         with ExitStack() as opened:
-            self._disk = opened.enter_context(small_disk(self._folder / "disk", 64))
+            self._disk = opened.enter_context(small_disk(96))
             if self.database == "sqlite":
                 self._url = f"sqlite:///{self._disk / 'harmony.db'}"
+                self._urls = [self._url]
             else:
-                self._url = opened.enter_context(new_database(self._postgres))
+                self._url = opened.enter_context(database_on(self._disk, self._postgres))
+                for _ in range(self._count):
+                    self._networks.append(opened.enter_context(closing(Network(self._url))))
+                self._urls = [network.url for network in self._networks]
             opened.callback(self._kill_all)
-            self._servers += [self._started() for _ in range(self._count)]
+            self._servers += [self._started(index) for index in range(self._count)]
             for server in self._servers:
                 server.client.get("../ready")
             for step in self.steps:
@@ -207,8 +317,8 @@ class Schedule:
             self._check()
         return self.problems
 
-    def _started(self) -> Server:
-        server = Server(self._url, self._folder / "sealing.key", "support.faults", {})
+    def _started(self, index: int) -> Server:
+        server = Server(self._urls[index], self._folder / "sealing.key", "support.faults", {})
         server.client.headers["accept"] = "application/json"  # waits until it listens
         return server
 
@@ -222,7 +332,7 @@ class Schedule:
         if step.fault in ("kill", "end"):
             server.close(signal.SIGKILL if step.fault == "kill" else signal.SIGTERM)
             time.sleep(step.lasting / 4)
-            self._servers[step.server] = self._started()
+            self._servers[step.server] = self._started(step.server)
         elif step.fault == "freeze":
             server.process.send_signal(signal.SIGSTOP)
             time.sleep(step.lasting)
@@ -232,6 +342,10 @@ class Schedule:
                 time.sleep(step.lasting)
         elif step.fault == "full":
             with _full(self._disk):
+                time.sleep(step.lasting)
+        elif step.fault in ("silence", "partition"):
+            network = self._networks[step.server]
+            with network.silent(loses_connections=step.fault == "partition"):
                 time.sleep(step.lasting)
         elif step.fault == "cut":
             with _admin(self._url) as (admin, name):
@@ -326,7 +440,7 @@ class Schedule:
                     return
                 if server.process.poll() is not None:  # it could not start while a fault lasted
                     server.close(signal.SIGKILL)
-                    self._servers[index] = server = self._started()
+                    self._servers[index] = server = self._started(index)
                 time.sleep(0.2)
         for server in self._servers:
             self._check_stored(server.client, time.monotonic() + SECONDS)
