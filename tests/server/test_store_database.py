@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -29,6 +31,7 @@ from gpt_oss_harmony.server.store import (
 )
 from gpt_oss_harmony.server.store.database import Database
 from gpt_oss_harmony.server.store.tables import METADATA
+from support.faults import Network
 
 pytest_plugins = ("support.postgres_server", "support.databases")
 
@@ -95,6 +98,21 @@ def test_forms_of_postgres(scheme: str) -> None:
     assert database.url.drivername == "postgresql+psycopg"
     assert "secret" not in database.name
     database.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such option")
+def test_a_postgres_that_vanishes_is_given_up(postgres_url: str) -> None:
+    """TCP alone waits for hours; the URL may set other times."""
+    network = Network(postgres_url)
+    with closing(network):
+        for url, seconds in ((network.url, 10), (f"{network.url}?tcp_user_timeout=3000", 3)):
+            database = Database(url)
+            with database.reading() as connection:
+                driver = cast("Any", connection.connection.driver_connection)
+                with socket.fromfd(driver.fileno(), socket.AF_INET, socket.SOCK_STREAM) as used:
+                    timeout = used.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+                    assert timeout == 1000 * seconds
+            database.close()
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ class PostgresChannel:
 
     def __init__(self, url: URL, server_id: str) -> None:
         self._url = url.set(drivername="postgresql").render_as_string(hide_password=False)
-        self._shown = url.render_as_string(hide_password=True)
+        self._shown = url.set(query={}).render_as_string(hide_password=True)
         self._id = server_id
         self._listening: asyncio.Task[None] | None = None
         self._sender: psycopg.AsyncConnection[Any] | None = None

@@ -56,6 +56,14 @@ _CONNECTIONS = 10
 _FREED_PAGES = 2000  # of 4 KiB, in one transaction
 _LARGE_TABLES = "'contents', 'responses', 'response_items', 'conversation_items'"
 _DISK_FULL = "53100"  # PostgreSQL's code
+# Without these, a thread waits for hours for a host that has vanished. In seconds, the last in ms.
+_POSTGRES_TIMES = {
+    "connect_timeout": "10",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
 _FORMS = "sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
 
 
@@ -77,6 +85,8 @@ class Database:
 
     def __init__(self, url: str | Path | None, *, must_exist: bool = False) -> None:
         self.url = _read_url(url)
+        if self.url.get_backend_name() != "sqlite":
+            self.url = self.url.set(query={**_POSTGRES_TIMES, **self.url.query})
         self.name = database_name(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.path = None  # of the file; None for PostgreSQL, and for a database in memory
