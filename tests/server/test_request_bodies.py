@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from gpt_oss_harmony.server.http.requests import DecodedBodies
 from support.responses_server import TEXT, serving
 from support.scripted_engine import ScriptedEngine
 
@@ -132,3 +134,29 @@ def test_a_full_context_is_said_in_the_words_of_the_api(client: TestClient) -> N
     error = answer.json()["error"]
     assert "This model's maximum context length is 10000 tokens." in error["message"]
     assert error["code"] == "context_length_exceeded"
+
+
+def test_bodies_are_decoded_in_turns() -> None:
+    """A piece takes about a millisecond, and the event loop would wait for one of each body."""
+    body, pieces, most = gzip.compress(bytes(4 << 20)), [0], 0
+
+    async def read(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["more_body"]:
+            pieces[0] += 1
+
+    async def received(*_: object) -> Any:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def main() -> None:
+        nonlocal most
+        decoded = DecodedBodies(read, 1 << 30)
+        scope = {"type": "http", "headers": [(b"content-encoding", b"gzip")]}
+        reading = asyncio.gather(*(decoded(dict(scope), received, received) for _ in range(20)))
+        while not reading.done():
+            before = pieces[0]
+            await asyncio.sleep(0)
+            most = max(most, pieces[0] - before)
+
+    asyncio.run(main())
+    assert pieces[0] >= 20 * 15
+    assert most <= 2

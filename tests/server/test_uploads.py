@@ -15,6 +15,7 @@ import pytest
 from openai import OpenAI
 
 from gpt_oss_harmony.server import Settings
+from gpt_oss_harmony.server.fair_turns import FairPool
 from gpt_oss_harmony.server.file_texts import FileTexts
 from gpt_oss_harmony.server.store import UploadedFile
 from gpt_oss_harmony.server.tools.conversation_tools import ConversationTools
@@ -384,7 +385,18 @@ def test_what_a_client_sent_is_not_changed_where_its_files_are_read(
     file = {"type": "input_file", "file_id": "file-1"}
     item = {"content": [file, "text"], "output": [file, file]}
     sent = copy.deepcopy(item)
-    texts = FileTexts(cast("Any", None), cast("Any", None))
-    (changed,) = asyncio.run(texts.in_items("", [item], "input")) or [{}]
+
+    async def changed(*items: dict[str, Any]) -> list[dict[str, Any]] | None:
+        """Large requests are looked at in a thread."""
+        pool = FairPool("test", 1)
+        try:
+            return await FileTexts(cast("Any", None), pool).in_items("", items, "input")
+        finally:
+            pool.close()
+
+    read_item = {"content": [file_read, "text"], "output": [file_read, file_read]}
+    assert asyncio.run(changed(item)) == [read_item]
+    said = {"role": "user", "content": "hi"}
+    assert asyncio.run(changed(*[said] * 200, item)) == [*[said] * 200, read_item]
+    assert asyncio.run(changed({"content": ["text"] * 200})) is None
     assert item == sent
-    assert changed == {"content": [file_read, "text"], "output": [file_read, file_read]}

@@ -6,6 +6,8 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -106,3 +108,44 @@ def test_a_client_that_reads_no_pongs_is_not_read(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(TimeoutError):
             client.sendall(pings)
         assert max(waiting) < 1 << 20
+
+
+def test_others_have_as_much_time_as_large_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is unmasked, copied and decoded at once; ten clients must not send them in a row."""
+    now, later = [0.0], list[float]()
+    clock = SimpleNamespace(perf_counter=lambda: now[0])
+    loop: Any = SimpleNamespace(
+        call_soon=lambda work: later.append(0), call_later=lambda pause, work: later.append(pause)
+    )
+
+    class Connection:
+        def __init__(self, seconds: float) -> None:
+            self.seconds = seconds
+
+        def take_turn(self) -> bool:
+            now[0] += self.seconds
+            return False
+
+    monkeypatch.setattr(websockets, "time", clock)
+    turns = websockets._Turns(loop)
+    for seconds in (0.02, 0.001):  # the second comes in the pause after the first
+        turns.add(cast("Any", Connection(seconds)))
+        turns._go_on()
+    assert later == pytest.approx([0, 0.02])
+    assert not turns._is_going_on
+
+
+def test_the_end_of_a_large_message_waits_for_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = list[int]()
+    take_turn = PacedWebSocket.take_turn
+
+    def noted(self: PacedWebSocket) -> bool:
+        parsed.append(self._awaited)
+        return take_turn(self)
+
+    monkeypatch.setattr(PacedWebSocket, "take_turn", noted)
+    large = frame(json.dumps({"type": "no such event", "input": "x" * 1_000_000}).encode())
+    with serving(ScriptedEngine(TEXT)) as url, connected(url) as client:
+        client.sendall(large)
+        assert b"found 'no such event'" in client.recv(1 << 16)
+    assert max(parsed) > 1_000_000

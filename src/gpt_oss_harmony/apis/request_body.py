@@ -278,7 +278,9 @@ class SamplingFields(RequestBody):
                 if not (item.keys() <= {"type", "role", "content"} and isinstance(content, str)):
                     return False
                 length += len(content) + _ITEM
-        return length <= _SHORT
+                if length > _SHORT:  # of a long chat, no more is read
+                    return False
+        return True
 
 
 _SETTINGS = tuple(name for name in SamplingFields.model_fields if name != "stop")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
@@ -108,7 +109,7 @@ class TurnRequest:
         encoding = load_harmony_encoding("HarmonyGptOss")
         return prompt_tokens(encoding, self.conversation, RENDERING)
 
-    @property
+    @cached_property
     def tools(self) -> frozenset[str]:
         """The declared recipients."""
         return frozenset(declared_tools(self.conversation.messages))

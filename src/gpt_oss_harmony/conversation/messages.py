@@ -350,7 +350,8 @@ def declared_tools(messages: Iterable[Message]) -> dict[str, ToolDescription | N
         namespace
         for message in messages
         for item in message.content
-        if isinstance(item, (SystemContent, DeveloperContent))
+        # The first is fast, and true of nearly all.
+        if type(item) is not TextContent and isinstance(item, (SystemContent, DeveloperContent))
         for namespace in (item.tools or {}).values()
     )
     tools: dict[str, ToolDescription | None] = {}

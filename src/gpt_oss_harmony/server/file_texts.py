@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..apis.chat.request import ChatRequest
@@ -36,6 +36,7 @@ _SECONDS = 20  # to read one file
 _MEMORY = 1 << 30  # bytes, for the same
 _AT_ONCE = 3  # files that are read; the files of one owner leave a place for others
 _CACHED = 16_000_000  # characters of all files that were read
+_FEW = 100  # items, or parts of one, that the event loop looks at; more take some time
 
 
 _READ = "data:text/plain;harmony=read;base64,"
@@ -74,23 +75,23 @@ class FileTexts:
     ) -> list[dict[str, Any]] | None:
         """Replace the files in items or messages; None if there are none to read."""
         changed: dict[int, dict[str, Any]] = {}
-        for index, item in enumerate(items):
-            for name in ("content", "output"):
-                parts = item.get(name) if isinstance(item, Mapping) else None
-                for place, part in enumerate(parts if isinstance(parts, list) else ()):
-                    if not isinstance(part, Mapping) or part.get("type") in _TEXTS:
-                        continue
-                    path = f"{field}[{index}].{name}[{place}]"
-                    replaced = None
-                    if part.get("type") in _PARTS:
-                        replaced = await self._with_text(owner, part, path)
-                    if self._refuses_others and item.get("role") == "user":
-                        _refuse_attachment(JsonField(replaced or part, path))
-                    if replaced is not None:
-                        copy = changed.setdefault(index, {**item})
-                        if copy[name] is parts:
-                            copy[name] = list(parts or ())
-                        copy[name][place] = replaced
+        if len(items) <= _FEW and all(len(parts) <= _FEW for _, _, parts in _part_lists(items)):
+            found = _other_parts(items)
+        else:
+            found = await self._pool.run(owner, _other_parts, items)
+        for index, name, place, part in found:
+            item = items[index]
+            path = f"{field}[{index}].{name}[{place}]"
+            replaced = None
+            if part.get("type") in _PARTS:
+                replaced = await self._with_text(owner, part, path)
+            if self._refuses_others and item.get("role") == "user":
+                _refuse_attachment(JsonField(replaced or part, path))
+            if replaced is not None:
+                copy = changed.setdefault(index, {**item})
+                if copy[name] is item[name]:
+                    copy[name] = list(item[name])
+                copy[name][place] = replaced
         if not changed:
             return None
         return [changed.get(index, item) for index, item in enumerate(items)]
@@ -147,6 +148,26 @@ class FileTexts:
                 self._turns.give_back(owner)
             self._texts.put(key, text)
         return text
+
+
+def _part_lists(items: Iterable[Any]) -> Iterator[tuple[int, str, list[Any]]]:
+    """Yield the lists of parts in items: the index of the item, the field, and the list."""
+    for index, item in enumerate(items):
+        if isinstance(item, (dict, Mapping)):  # the first is much faster
+            for name in ("content", "output"):
+                parts = item.get(name)
+                if isinstance(parts, list):
+                    yield index, name, parts
+
+
+def _other_parts(items: Sequence[Any]) -> list[tuple[int, str, int, Mapping[str, Any]]]:
+    """List the parts of items that are no texts: index, field, place and part."""
+    return [
+        (index, name, place, part)
+        for index, name, parts in _part_lists(items)
+        for place, part in enumerate(parts)
+        if isinstance(part, (dict, Mapping)) and part.get("type") not in _TEXTS
+    ]
 
 
 def _refuse_attachment(part: JsonField) -> None:

@@ -44,17 +44,16 @@ class PacedWebSocket(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse the request, or a little data, at once; let more data wait for its turns."""
-        is_little = not self._waiting and len(data) <= self._next_piece()
-        if is_little or not self.handshake_initiated:
+        missing = self._awaited - len(self._reader.buffer)
+        # The end of something large takes long: it is unmasked, copied and decoded.
+        is_little = len(data) < missing or (len(data) <= _PIECE and self._awaited <= _FULL)
+        if not self.handshake_initiated or (is_little and not self._waiting):
             super().data_received(data)
             return
         self._waiting += data
         if len(self._waiting) >= _FULL:
             self.transport.pause_reading()
         _turns(self.loop).add(self)
-
-    def _next_piece(self) -> int:
-        return max(_PIECE, self._awaited - len(self._reader.buffer))
 
     def take_turn(self) -> bool:
         """Parse a piece; return whether the next one can follow."""
@@ -63,7 +62,7 @@ class PacedWebSocket(WebSocketsSansIOProtocol):
             return False
         if not self.writable.is_set() or not self.queue.empty():
             return False  # until the client, or the application, has read what is there
-        size = self._next_piece()
+        size = max(_PIECE, self._awaited - len(self._reader.buffer))
         piece = bytes(self._waiting[:size])
         del self._waiting[:size]
         super().data_received(piece)
@@ -106,14 +105,18 @@ class _Turns:
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        end = time.perf_counter() + _TURN_SECONDS
-        while self._waiting and time.perf_counter() < end:
+        begun = time.perf_counter()
+        used = 0.0
+        while self._waiting and used < _TURN_SECONDS:
             connection, _ = self._waiting.popitem(last=False)
             if connection.take_turn():
                 self._waiting[connection] = None
-        self._is_going_on = bool(self._waiting)
+            used = time.perf_counter() - begun
+        # A large message takes longer; others then have as much time before the next one.
+        pause = used if used > 2 * _TURN_SECONDS else 0
+        self._is_going_on = bool(self._waiting or pause)
         if self._is_going_on:
-            self._loop.call_soon(self._go_on)
+            self._loop.call_later(pause, self._go_on)
 
 
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()

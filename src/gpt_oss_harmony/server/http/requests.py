@@ -74,11 +74,13 @@ class DecodedBodies:
     """Middleware that decodes bodies in gzip and zstd; `limit` is for the decoded bytes.
 
     It passes on a piece at a time, when the piece is asked for: a few bytes may become very many.
+    Bodies take turns, because the event loop waits for a piece of each that it comes to.
     """
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
         self._limit = limit
+        self._turn = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, with the decoded body."""
@@ -97,14 +99,15 @@ class DecodedBodies:
         async def decoded_receive() -> Message:
             nonlocal is_last
             if decoder.has_more:
-                await asyncio.sleep(0)
                 message: Message = {"type": "http.request", "body": b""}
             else:
                 message = await receive()
                 if message["type"] != "http.request":
                     return message
                 is_last = not message.get("more_body", False)
-            body = decoder.decode(message.get("body", b""), is_last=is_last)
+            async with self._turn:
+                body = decoder.decode(message.get("body", b""), is_last=is_last)
+                await asyncio.sleep(0)
             return {**message, "body": body, "more_body": decoder.has_more or not is_last}
 
         replaced = (b"content-encoding", b"content-length")
