@@ -240,10 +240,23 @@ def test_sampling() -> None:
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no messages": ({"messages": []}, "messages: List should have at least 1 item"),
-    "a prefill": (
-        {"messages": [HI, assistant(text("{"))]},
-        "messages[1]: the model cannot continue a message of the assistant (prefill)",
-    ),
+    "a call as a prefill": ({"messages": [HI, assistant(CALL)]},
+                            "messages[1]: only a text by the assistant at the end can be cont"),
+    "a prefill with white space": ({"messages": [HI, assistant(text("Four "))]},
+                                   "messages[1]: final assistant content cannot end with trail"),
+    "a prefill with reasoning": (
+        {"messages": [HI, assistant(text("{"))], "thinking": {"type": "adaptive"}},
+        "messages[1]: the model cannot reason in an answer that has begun (prefill)"),
+    "a prefill with a form": (
+        {"messages": [HI, assistant(text("{"))],
+         "output_format": {"type": "json_schema", "schema": {}}},
+        "messages[1]: a form of the answer cannot be enforced after its beginning"),
+    "a prefill with a required call": (
+        {"messages": [HI, assistant(text("{"))], "tools": [NOW], "tool_choice": {"type": "any"}},
+        "messages[1]: a call is required, but the answer has begun"),
+    "a prefill in a thread": (
+        {"messages": [HI, assistant(text("{"))], "thread": {"type": "create"}},
+        "messages[1]: a thread keeps whole messages"),
     "a role": ({"messages": [{"role": "tool", "content": ""}]},
                "messages[0].role: expected one of user, assistant, system, found 'tool'"),
     "a block": ({"messages": [HI, assistant({"type": "imagined"}), HI]},

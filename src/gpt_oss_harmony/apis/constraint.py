@@ -9,8 +9,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..grammar import Matcher, TextFormat, TurnConstraint, TurnOptions, turn_constraint
+from ..grammar import (
+    Matcher,
+    TextFormat,
+    TurnConstraint,
+    TurnOptions,
+    turn_constraint,
+)
 from ..grammar.json_schema import STEP_LIMIT
+from ..grammar.turn import begun_answer
 from .effort import message_limits
 from .request_body import Whitespace
 from .turn import TurnRequest
@@ -34,6 +41,8 @@ def compiled_constraint(
     default of `TurnOptions`. This may take a while; do not call it on the event loop. Raises
     `GrammarError`.
     """
+    if request.continues:
+        return begun_answer()
     options = constraint_options(
         request,
         skips_forced=skips_forced,

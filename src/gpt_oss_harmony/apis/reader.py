@@ -79,6 +79,10 @@ class TurnReader:
             repairs=WITHOUT_UNMARKED_CALLS,
             mend_arguments=mend_arguments and partial(_may_be_mended, turn),
         )
+        begun = turn.begun_tokens()
+        shown = sum(len(delta.text) for delta in self._parser.process_many(begun))
+        self._begun = len(begun)  # tokens at the beginning of the first message, from the prompt
+        self._prefix = (shown, len(turn.conversation.messages[-1].text) - shown) if begun else None
         self._mends = mend_arguments
         self._rules = turn.item_rules
         self._new_id = new_id
@@ -151,7 +155,7 @@ class TurnReader:
             ending = Ending.CALL if self._may_call else Ending.ANSWER
             if finish is FinishReason.LENGTH:
                 most = self._most_tokens
-                is_limit = most is not None and len(parser.tokens) >= most
+                is_limit = most is not None and len(parser.tokens) - self._begun >= most
                 ending = Ending.LIMIT if is_limit else Ending.CONTEXT
             yield self._end(ending, cached)
 
@@ -187,6 +191,9 @@ class TurnReader:
             streams=self._streams,
             is_whole=self._mends and begun.kind.is_call,
         )
+        if self._prefix is not None:
+            self._body.skip(*self._prefix)
+            self._prefix = None
         for sampled in self._waiting:
             self._body.add_logprob(sampled)
         self._waiting.clear()
@@ -242,11 +249,11 @@ class TurnReader:
         usage = Usage(
             self._prompt_length,
             cached_tokens,
-            len(parser.tokens),
+            len(parser.tokens) - self._begun,
             self._reasoning_tokens,
             self._forced_tokens,
         )
-        return TurnEnded(ending, usage, parser.tokens, parser.recoveries)
+        return TurnEnded(ending, usage, parser.tokens[self._begun :], parser.recoveries)
 
 
 class _Body:
@@ -280,6 +287,7 @@ class _Body:
         self._chunks: list[str] = []
         self._sent = 0
         self._received = 0  # characters
+        self._skipped = 0  # characters that the client has and the parser still holds
         self._released = 0  # of these, as far as they cannot belong to a stop text
         self._logprobs: deque[TokenLogprob] = deque()
 
@@ -292,6 +300,10 @@ class _Body:
     def stop_text(self) -> str | None:
         """The stop text that was found; the text does not contain it."""
         return None if self._stop is None else self._stop.text
+
+    def skip(self, received: int, held: int) -> None:
+        """Leave out the text of the prompt, of which the parser holds the last characters."""
+        self._received, self._released, self._skipped = received, received, held
 
     def add_logprob(self, sampled: SampledToken) -> None:
         """Store the log-probability of a token of the body."""
@@ -327,6 +339,11 @@ class _Body:
 
     def _push(self, text: str) -> None:
         self._received += len(text)
+        if self._skipped:
+            skipped = min(self._skipped, len(text))
+            self._skipped -= skipped
+            self._released += skipped
+            text = text[skipped:]
         self._show(text if self._stop is None else self._stop.feed(text))
 
     def _show(self, text: str) -> None:

@@ -421,7 +421,6 @@ class ConstraintFields(SamplingFields):
     truncate_prompt_tokens: Unsupported = None
     prompt_logprobs: Unsupported = None
     chat_template: Unsupported = None
-    continue_final_message: Unsupported = None
     documents: Unsupported = None
     logit_bias: dict[str, Any] | None = Field(
         default=None, description="Must be empty.", json_schema_extra={"maxProperties": 0}

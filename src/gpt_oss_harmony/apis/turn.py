@@ -17,14 +17,14 @@ from pydantic import BaseModel
 from ..config import RenderConversationConfig
 from ..conversation.content import DeveloperContent, ReasoningEffort, SystemContent
 from ..conversation.json_field import JsonField, noting, unread_in
-from ..conversation.messages import Conversation, declared_tools
+from ..conversation.messages import Conversation, declared_tools, is_answer
 from ..conversation.tool_choice import ToolChoice
 from ..conversation.tool_namespaces import namespace_of
 from ..encoding import load_harmony_encoding
 from ..engines.engine import Sampling
 from ..errors import ConversationError, wrong_type
 from ..rendering.history import without_past_reasoning
-from ..sampled_messages import prompt_tokens
+from ..sampled_messages import OPENING, prompt_tokens
 from .conversation_builder import RequestedFormat
 from .items import ItemRules
 from .requested_answer import requested_reasoning_tokens, shows_reasoning
@@ -42,10 +42,12 @@ __all__ = [
     "RENDERING",
     "ParsedRequest",
     "TurnRequest",
+    "checked_beginning",
     "noted",
     "request_fields",
     "turn_of_parsed",
     "unread_fields",
+    "without_earlier_reasoning",
 ]
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -75,6 +77,7 @@ class TurnRequest:
     - `strict_tools`: the recipients whose schemas must be enforced; otherwise the request fails.
     - `built_in_tools`: the names of the server's own tools that may be called. `approvals`: the
       recipients among them whose calls the client must approve first.
+    - `continues`: whether the model goes on writing the last message, an answer.
     - `json_whitespace`: the white space in JSON; None for the server's default.
     - `unread`: the fields inside of the request's messages and tools that change nothing, by names
       without indices, such as ``messages[].cache_control``. `missing_tools`: an error for each type
@@ -95,6 +98,7 @@ class TurnRequest:
     strict_tools: frozenset[str] = frozenset()
     built_in_tools: frozenset[str] = frozenset()
     approvals: frozenset[str] = frozenset()
+    continues: bool = False
     json_whitespace: Whitespace | None = None
     unread: tuple[str, ...] = field(default=(), compare=False)
     missing_tools: Mapping[str, ConversationError] = field(default_factory=dict, compare=False)
@@ -107,7 +111,17 @@ class TurnRequest:
         [200006, 173781]
         """
         encoding = load_harmony_encoding("HarmonyGptOss")
-        return prompt_tokens(encoding, self.conversation, RENDERING)
+        messages = self.conversation.messages
+        ended = Conversation(messages=messages[:-1]) if self.continues else self.conversation
+        return [*prompt_tokens(encoding, ended, RENDERING), *self.begun_tokens()]
+
+    def begun_tokens(self) -> list[int]:
+        """Render the header and the text of the answer that the model goes on writing."""
+        if not self.continues:
+            return []
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        tokens = encoding.render(self.conversation.messages[-1])
+        return tokens[len(OPENING) : -1]
 
     @cached_property
     def tools(self) -> frozenset[str]:
@@ -149,6 +163,8 @@ class TurnRequest:
     @property
     def is_constrained(self) -> bool:
         """Return whether the request has constraints that a grammar can enforce."""
+        if self.continues:
+            return bool(self.tools)  # which the model cannot call in the middle of an answer
         has_budget = self.reasoning_tokens is not None
         return has_budget or self.response_format is not None or bool(self.tools)
 
@@ -202,10 +218,11 @@ def turn_of_parsed(
     """
     conversation, tools, response_format, _ = parsed
     fields = JsonField(body)
+    continues = fields["continue_final_message"].value is True
     requested = fields["tool_choice"]
     choice = read_tool_choice(requested, tools)
-    return TurnRequest(
-        conversation=Conversation.from_messages(without_past_reasoning(conversation.messages)),
+    turn = TurnRequest(
+        conversation=without_earlier_reasoning(conversation, continues=continues),
         sampling=sampling,
         tool_choice=choice,
         later_tool_choice=read_later_choice(requested, choice),
@@ -221,7 +238,33 @@ def turn_of_parsed(
         built_in_tools=chosen_built_in(choice, tools),
         unread=(*unread_fields(body), *map(_missing_tool, tools.others.items())),
         missing_tools=tools.others,
+        continues=continues,
     )
+    return checked_beginning(turn, list(fields["messages"].items())[-1]) if continues else turn
+
+
+def without_earlier_reasoning(conversation: Conversation, *, continues: bool) -> Conversation:
+    """Leave out past reasoning; an answer that the model goes on writing keeps that before it."""
+    ended = len(conversation.messages) - continues
+    kept = without_past_reasoning(conversation.messages[:ended])
+    return Conversation.from_messages([*kept, *conversation.messages[ended:]])
+
+
+def checked_beginning(turn: TurnRequest, last: JsonField) -> TurnRequest:
+    """Return a turn that continues its `last` message, if that can be continued.
+
+    Raises `ConversationError`.
+    """
+    messages = turn.conversation.messages
+    if last["role"].value != "assistant" or not is_answer(messages[-1]):
+        raise last.error("only a text by the assistant at the end can be continued")
+    if turn.response_format is not None:
+        problem = "a form of the answer cannot be enforced after its beginning"
+    elif turn.tool_choice.mode == "required":
+        problem = "a call is required, but the answer has begun"
+    else:
+        return turn
+    raise last.error(f"{problem}; leave one of them out")
 
 
 def _missing_tool(missing: tuple[str, ConversationError]) -> str:

@@ -51,7 +51,7 @@ from .tagged_text import tagged_text
 from .text_formats import TextFormat, text_rule
 from .token_table import WHITE_SPACE
 
-__all__ = ["TurnConstraint", "turn_constraint", "turn_grammar"]
+__all__ = ["TurnConstraint", "begun_answer", "turn_constraint", "turn_grammar"]
 
 
 def _content_type(*names: str) -> Part:
@@ -108,6 +108,17 @@ def turn_constraint(
     options = TurnOptions.checked(options)
     with budget_of(None, "") as budget:
         return _constraint(conversation, options, _Schemas(options, budget))
+
+
+def begun_answer() -> TurnConstraint:
+    """Return the grammar for the rest of an answer whose header and first text are in the prompt.
+
+    >>> print(begun_answer().grammar.splitlines()[0])
+    start: text <[200002]>
+    """
+    return TurnConstraint(
+        TurnGrammar({"start": Sequence((_TEXT, Special(RETURN))), "text": FreeText()})
+    )
 
 
 def _constraint(

@@ -66,6 +66,13 @@ class ChatRequest(ConstraintFields):
     )
     modalities: list[str] | None = Field(default=None, json_schema_extra={"enum": [None, ["text"]]})
     audio: Unsupported = None
+    continue_final_message: bool | None = Field(
+        default=None, description="Whether to go on writing the last message, by the assistant."
+    )
+    add_generation_prompt: bool | None = Field(
+        default=None,
+        description="False only with `continue_final_message`, which requires it.",
+    )
     verbosity: Literal["low", "medium", "high"] | None = None
     store: bool | None = None
     metadata: Metadata | None = None
@@ -106,6 +113,13 @@ class ChatRequest(ConstraintFields):
         if modalities not in (None, ["text"]):
             raise ValueError("the model writes only text; leave it out")
         return modalities
+
+    @field_validator("add_generation_prompt")
+    @classmethod
+    def _fits_the_last_message(cls, begins: Any, info: ValidationInfo) -> Any:
+        if begins is not None and begins is bool(info.data.get("continue_final_message")):
+            raise ValueError("send true for a new message, false with continue_final_message")
+        return begins
 
     @field_validator("top_logprobs")
     @classmethod

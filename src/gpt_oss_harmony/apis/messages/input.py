@@ -27,11 +27,9 @@ from typing import Any
 from ...conversation.built_in_tools import BUILT_IN_TOOLS
 from ...conversation.content import ReasoningEffort
 from ...conversation.json_field import JsonField
-from ...conversation.messages import Conversation
 from ...conversation.tool_choice import ToolChoice
 from ...conversation.tool_namespaces import ToolDescription
 from ...engines.engine import Sampling
-from ...rendering.history import without_past_reasoning
 from ..client_tools import MESSAGES_TOOLS
 from ..conversation_builder import (
     ConversationBuilder,
@@ -44,7 +42,13 @@ from ..effort import effort_of_budget, read_effort
 from ..items import Decrypt
 from ..requested_tools import RequestedTools, read_tool_name
 from ..responses.input import ItemReader
-from ..turn import TurnRequest, noted, unread_fields
+from ..turn import (
+    TurnRequest,
+    checked_beginning,
+    noted,
+    unread_fields,
+    without_earlier_reasoning,
+)
 from .request import MessagesRequest
 
 __all__ = ["INVALID_JSON", "chat_parts", "turn_of_messages"]
@@ -102,11 +106,7 @@ def turn_of_messages(
     messages = list(JsonField(request.messages, "messages").items())
     for message in messages:
         _read_message(message, builder, decrypt)
-    if messages[-1]["role"].value == "assistant":
-        raise messages[-1].error(
-            "the model cannot continue a message of the assistant (prefill); let the last message "
-            "be by the user, and request a form of the answer with output_config.format"
-        )
+    continues = messages[-1]["role"].value == "assistant"
     conversation = builder.conversation(
         effort=_requested_effort(request, effort),
         start_date=date,
@@ -116,8 +116,8 @@ def turn_of_messages(
     budget = None if thinking is None else thinking.budget_tokens
     if thinking is not None and thinking.type in ("disabled", "between_tools"):
         budget = 0
-    return TurnRequest(
-        conversation=Conversation.from_messages(without_past_reasoning(conversation.messages)),
+    turn = TurnRequest(
+        conversation=without_earlier_reasoning(conversation, continues=continues),
         sampling=request.sampling(sampling),
         tool_choice=choice,
         later_tool_choice=choice,
@@ -127,7 +127,24 @@ def turn_of_messages(
         strict_tools=frozenset(tools.strict),
         json_whitespace=request.json_whitespace,
         unread=unread_fields(vars(request)),
+        continues=continues,
     )
+    return _prefilled(turn, request, messages[-1]) if continues else turn
+
+
+def _prefilled(turn: TurnRequest, request: MessagesRequest, last: JsonField) -> TurnRequest:
+    """Check what Anthropic's API requires of the beginning of an answer (prefill)."""
+    thinking = request.thinking
+    checked_beginning(turn, last)
+    if thinking is not None and thinking.type in ("enabled", "adaptive"):
+        problem = "the model cannot reason in an answer that has begun (prefill)"
+        raise last.error(f"{problem}; leave out thinking, or let the last message be by the user")
+    if request.thread is not None:
+        raise last.error("a thread keeps whole messages; leave it out, or send no beginning")
+    text = turn.conversation.messages[-1].text
+    if text != text.rstrip():
+        raise last.error("final assistant content cannot end with trailing whitespace")
+    return turn
 
 
 def _requested_effort(request: MessagesRequest, default: ReasoningEffort) -> ReasoningEffort | None:

@@ -85,6 +85,7 @@ class OllamaRequest(RequestBody):
             "max_tokens": limit if limit is not None and limit > 0 else None,
             "reasoning_effort": self.think if isinstance(self.think, str) else None,
             "include_reasoning": False if self.think is False else None,
+            "continue_final_message": self._continues(),
             "logprobs": self.logprobs,
             "top_logprobs": self.top_logprobs if self.logprobs else None,
         }
@@ -98,6 +99,10 @@ class OllamaRequest(RequestBody):
     def _messages(self) -> Iterator[dict[str, Any]]:
         raise NotImplementedError
 
+    def _continues(self) -> bool:
+        """Whether the model goes on writing the last message, as Ollama lets it."""
+        return False
+
     def _tools(self) -> list[dict[str, Any]] | None:
         return None
 
@@ -110,6 +115,11 @@ class OllamaChatRequest(OllamaRequest):
 
     def _tools(self) -> list[dict[str, Any]] | None:
         return self.tools
+
+    def _continues(self) -> bool:
+        last = self.messages[-1]
+        is_text = bool(last.get("content")) and not last.get("tool_calls")
+        return last.get("role") == "assistant" and is_text
 
     def _messages(self) -> Iterator[dict[str, Any]]:
         waiting: deque[tuple[str, str]] = deque()  # calls without a result: their ids and names

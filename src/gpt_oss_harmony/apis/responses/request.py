@@ -26,6 +26,7 @@ from ..request_body import (
     RequestSettings,
     ServiceTier,
     StreamOptions,
+    Unsupported,
     misplaced_field,
 )
 from ..requested_answer import requested_effort, requested_format, verbosity_instructions
@@ -117,6 +118,7 @@ class ResponsesRequest(ConstraintFields):
     """A request for a response."""
 
     model: str | None = None
+    continue_final_message: Unsupported = None
     input: Input | None = Field(default=None, description="A text by the user, or a list of items.")
     messages: Input | None = Field(default=None, description="Another name for `input`.")
     instructions: str | None = Field(
