@@ -148,6 +148,11 @@ def test_threads_of_tiktoken_are_measured() -> None:
     assert cells[0][2] == "1.00"
 
 
+@pytest.mark.parametrize("name", ["stream", "parse", "render"])
+def test_work_in_two_threads_is_measured(name: str) -> None:
+    assert module("threads").seconds(name, threads=2, seed=0) > 0
+
+
 def test_the_page_shows_the_measurements() -> None:
     data = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
     page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
