@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from .config import RenderConversationConfig, RenderOptions
 from .conversation.messages import Conversation, Message, Role, checked_conversation, is_answer
 from .errors import ConversationError, VocabularyError, wrong_type
-from .parsing.parser import parse_messages
+from .parsing.parser import StreamableParser, parse_messages
 from .parsing.recovery import RecoveryKind
 from .parsing.state import MendCheck
 from .rendering.renderer import Segment
@@ -197,15 +197,10 @@ class HarmonyEncoding:
         format raise `TokenError`, and ids outside the vocabulary `VocabularyError`. In lenient mode
         they are repaired; `StreamableParser.recoveries` lists the repairs.
         """
-        return parse_messages(
-            self,
-            tokens,
-            role,
-            strict=strict,
-            tools=tools,
-            repairs=repairs,
-            mend_arguments=mend_arguments,
+        parser = StreamableParser(
+            self, role, strict=strict, tools=tools, repairs=repairs, mend_arguments=mend_arguments
         )
+        return parse_messages(parser, tokens)
 
     # Text to tokens and back
 

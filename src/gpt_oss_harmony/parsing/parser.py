@@ -366,30 +366,13 @@ def _encoded(tokenizer: Tokenizer, text: str) -> list[int]:
     return tokenizer.encode_ordinary(text)
 
 
-def parse_messages(
-    encoding: Encoding,
-    tokens: Iterable[int],
-    role: Role | str | None,
-    *,
-    strict: bool,
-    tools: Collection[str] | None,
-    repairs: Collection[RecoveryKind] | None,
-    mend_arguments: bool | MendCheck,
-) -> list[Message]:
+def parse_messages(parser: StreamableParser, tokens: Iterable[int]) -> list[Message]:
     """Parse a whole completion, or a whole prompt, into its messages."""
-    parser = StreamableParser(
-        encoding,
-        role,
-        strict=strict,
-        tools=tools,
-        repairs=repairs,
-        mend_arguments=mend_arguments,
-    )
-    parser._process_all(tokens, check_first=strict)
+    parser._process_all(tokens, check_first=parser._state.strict)
     return parser.process_eos().messages
 
 
-def _accept(_message: Message) -> bool:
+def _accept(_message: Message) -> bool:  # with a name, because parsers are pickled
     return True
 
 
