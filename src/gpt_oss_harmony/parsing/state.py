@@ -34,6 +34,7 @@ import re
 from codecs import utf_8_decode
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
@@ -185,96 +186,67 @@ NO_TOKEN = -1
 """The token with which an action is called at the end of the tokens."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ParserState:
     """The state of a parser, and the messages so far."""
 
-    __slots__ = (
-        "_unread",
-        "added",
-        "body_start",
-        "channel",
-        "content_type",
-        "cut_header",
-        "damaged",
-        "delta",
-        "ends",
-        "given_role",
-        "header",
-        "header_tokens",
-        "held",
-        "holds_calls",
-        "incomplete",
-        "json",
-        "last_stop",
-        "mends",
-        "messages",
-        "opening",
-        "partial",
-        "phase",
-        "received",
-        "recipient",
-        "recoveries",
-        "repairs",
-        "role",
-        "splits",
-        "strict",
-        "suspended",
-        "text",
-        "texts",
-        "tokenizer",
-        "tools",
-        "transitions",
-    )
+    tokenizer: Tokenizer
+    transitions: Transitions
+    given_role: Role | None
+    tools: AbstractSet[str]
+    strict: bool
+    repairs: AbstractSet[RecoveryKind]
+    mends: MendCheck | None = None
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        transitions: Transitions,
-        role: Role | None,
-        tools: AbstractSet[str],
-        *,
-        strict: bool,
-        repairs: AbstractSet[RecoveryKind],
-        mends: MendCheck | None = None,
-    ) -> None:
-        self.tokenizer = tokenizer
-        self.transitions = transitions
-        self.strict = strict
-        self.tools = tools
-        self.repairs = repairs
-        self.mends = mends
-        self.received: list[int] = []
-        self.messages: list[Message] = []
-        self.ends: list[int] = []  # the number of tokens at the end of each message
-        self.recoveries: list[Recovery] = []
-        self.damaged: list[DamagedHeader] = []
+    received: list[int] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    """The number of tokens at the end of each message."""
+    recoveries: list[Recovery] = field(default_factory=list)
+    damaged: list[DamagedHeader] = field(default_factory=list)
+    phase: Phase = field(init=False)
+    header_tokens: list[int] = field(default_factory=list)
+    header: Header | None = None
+    role: Role | None = field(init=False)
+    channel: str | None = None
+    recipient: str | None = None
+    content_type: str | None = None
+    delta: str | None = None
+    texts: list[str | None] = field(init=False)
+    """The texts of the tokens that are only text in the current state; None for others."""
+    splits: SplitTokens = field(init=False)
+    """The tokens that begin, continue or end a character of several tokens in an open body."""
+    incomplete: bool = False
+    body_start: int = 0
+    """The index of the open body's first token."""
+    text: str = ""
+    """The text of the open body, without `partial` and the tokens that are not read."""
+    partial: bytes = b""
+    """The bytes of an incomplete character after it."""
+    _unread: int = 0
+    """The index from which on the tokens are only text, and not in `text` yet."""
+    added: list[ContentDelta] = field(default_factory=list)
+    """The text that the current step has added."""
+
+    # Only the lenient transitions use these:
+    held: list[int] = field(default_factory=list)
+    """The tokens of the phases that wait, but for headers."""
+    opening: list[int] = field(default_factory=list)
+    """The header of the body that is in FIRST_WORDS."""
+    json: OpenJson = field(default_factory=OpenJson)
+    """What is open in the JSON of the open body."""
+    holds_calls: bool = True
+    """False once the end of the tokens has shown that a call was cut."""
+    suspended: SuspendedBody | None = None
+    last_stop: int | None = None
+    cut_header: list[int] = field(default_factory=list)
+    """The last header, if ``<|end|>`` came before its body."""
+
+    def __post_init__(self) -> None:
+        role = self.role = self.given_role
         self.phase = Phase.BETWEEN if role is None else Phase.BARE_HEADER
-        self.given_role = role
-        self.header_tokens: list[int] = []
-        self.header: Header | None = None
-        self.role = role
-        self.channel: str | None = None
-        self.recipient: str | None = None
-        self.content_type: str | None = None
-        self.delta: str | None = None
-        self.texts = tokenizer.no_texts
-        """The texts of the tokens that are only text in the current state; None for others."""
+        self.texts = self.tokenizer.no_texts
         self.splits = NO_SPLIT_TOKENS
-        """The tokens that begin, continue or end a character of several tokens in an open body."""
-        self.incomplete = False
-        self.body_start = 0  # index of the open body's first token
-        self.text = ""  # of the open body; not in it are ...
-        self.partial = b""  # ... these bytes of an incomplete character, and ...
-        self._unread = 0  # ... the tokens from this index, which are only text
-        self.added: list[ContentDelta] = []  # the text that the current step has added
-        # Only the lenient transitions use these:
-        self.held: list[int] = []  # the tokens of the phases that wait, but for headers
-        self.opening: list[int] = []  # the header of the body that is in FIRST_WORDS
-        self.json = OpenJson()  # of the open body
-        self.holds_calls = True  # until the end of the tokens has shown that a call was cut
-        self.suspended: SuspendedBody | None = None
-        self.last_stop: int | None = None
-        self.cut_header: list[int] = []  # the last header, if <|end|> came before its body
 
     def __getstate__(self) -> dict[str, Any]:
         self.read_counted()
