@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from .tool_namespaces import ToolDescription, ToolNamespaceConfig
 
 __all__ = [
+    "CHANNELS",
     "ChannelConfig",
     "Content",
     "DeveloperContent",
@@ -21,6 +22,10 @@ __all__ = [
 ]
 
 _Self = TypeVar("_Self", bound="_ToolContent")
+
+
+CHANNELS = ("analysis", "commentary", "final")
+"""The channels that the models have."""
 
 
 class ReasoningEffort(str, Enum):
@@ -126,7 +131,7 @@ class SystemContent(_ToolContent):
     conversation_start_date: str | None = None
     knowledge_cutoff: str | None = "2024-06"
     channel_config: ChannelConfig | None = Field(
-        default_factory=lambda: ChannelConfig.require_channels(["analysis", "commentary", "final"])
+        default_factory=lambda: ChannelConfig.require_channels(list(CHANNELS))
     )
     tools: dict[str, ToolNamespaceConfig] | None = None
 

@@ -17,9 +17,16 @@ __all__ = [
     "RequestObject",
     "missing_field",
     "noting",
+    "refuse_constant",
     "shown",
     "unread_in",
 ]
+
+
+def refuse_constant(name: str) -> Any:
+    """Raise `ValueError` for NaN and Infinity, as the `parse_constant` of `json.loads`."""
+    raise ValueError(f"{name} is not JSON")
+
 
 _field_of = dict.get
 

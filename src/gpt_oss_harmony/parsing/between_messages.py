@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from ..conversation.content import CHANNELS
 from ..conversation.messages import ROLES, Header, Role
 from ..tokens.special_tokens import (
     CALL,
@@ -14,11 +15,12 @@ from ..tokens.special_tokens import (
     END,
     HEADER_PARTS,
     RETURN,
+    SPECIAL_TEXTS,
     START,
     STOP_TOKENS,
 )
 from .damaged_calls import is_call, is_rest_of_call, leave_out_rest, mend, note_call, permitted
-from .header_words import CHANNELS, Piece, begins_later_word, without_loops
+from .header_words import Piece, begins_later_word, without_loops
 from .least_cost import Reading, read_unfinished
 from .recovery import RecoveryKind
 from .state import NO_TOKEN, ParserState, Phase, Row, TokenKind, spelling
@@ -32,9 +34,8 @@ __all__ = [
     "ends_in_header",
 ]
 
-_MARKERS = ("start", "end", "message", "channel", "constrain", "return", "call")
-_SPELLED = re.compile(rf"<\|(?:{'|'.join(_MARKERS)})\|>")
-_MARKER_TEXTS = frozenset(f"<|{name}|>" for name in _MARKERS)
+_MARKER_TEXTS = frozenset(SPECIAL_TEXTS[token] for token in (START, *HEADER_PARTS, *STOP_TOKENS))
+_SPELLED = re.compile("|".join(map(re.escape, _MARKER_TEXTS)))
 _HEADER_WORDS = frozenset((*ROLES, *CHANNELS))
 _MIDDLE_SIGNS = (",", ";", ":", ".", ")", "]", "}", "'", '"')
 _SENTENCE_ENDS = (".", "!", "?", ":", "\u2026", ")", "\n")
@@ -78,6 +79,7 @@ def _begin_header_without_start(parser: ParserState, token: int) -> None:
         parser.header_tokens = held
     elif text.endswith(tuple(ROLES)):
         role = next(name for name in ROLES if text.endswith(name))
+        # `tool` names no tool that could answer, so the assistant speaks.
         parser.given_role = Role.ASSISTANT if role == Role.TOOL.value else ROLES[role]
         _leave_out_text(parser, text.removesuffix(role))
     elif text:

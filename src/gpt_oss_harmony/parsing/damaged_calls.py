@@ -11,6 +11,7 @@ import re
 from collections.abc import Set as AbstractSet
 
 from ..conversation.built_in_tools import BUILT_IN_TOOLS
+from ..conversation.content import CHANNELS
 from ..conversation.messages import ROLES, Header, Role
 from ..tokens.special_tokens import (
     CALL,
@@ -23,7 +24,7 @@ from ..tokens.special_tokens import (
     RETURN,
     START,
 )
-from .header_words import CHANNELS, LONGEST_NAME, find_tool
+from .header_words import LONGEST_NAME, find_tool
 from .mended_json import mend_json
 from .recovery import RecoveryKind
 from .state import (
@@ -155,6 +156,7 @@ def waits_in_call(parser: ParserState) -> Phase | None:
     if begun not in ("", "{", "["):
         return Phase.OPEN_CODE
     parser.json = parser.json.read(parser.text[parser.json.length :])
+    # A call without a text yet may become one of code; `_wait_in_call` finds that out.
     return Phase.OPEN_CALL if parser.json.depth > 0 or not begun else None
 
 

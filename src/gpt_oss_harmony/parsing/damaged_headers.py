@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ..conversation.content import CHANNELS
 from ..conversation.messages import ROLES, Header, Role
 from ..tokens.special_tokens import (
     CALL,
     CHANNEL,
+    CHANNEL_TEXT,
     CONSTRAIN,
     CONSTRAIN_TEXT,
     END,
@@ -32,7 +34,6 @@ from .damaged_calls import (
 )
 from .edits import Edit
 from .header_words import (
-    CHANNELS,
     LONGEST_NAME,
     MOST_WORDS,
     TYPES,
@@ -50,8 +51,7 @@ from .unmarked_text import split_last_header
 __all__ = ["FIRST_WORDS", "HEADER"]
 
 _RECIPIENT_AT_END = re.compile(r"\bto=([\w.-]+)\s*$")
-_SPELLED_IN_HEADER = re.compile(r"<\|(?:channel|constrain)\|>")
-_HEADER_MARKER_TEXTS = frozenset({"<|channel|>", "<|constrain|>"})
+_HEADER_MARKER_TEXTS = frozenset({CHANNEL_TEXT, CONSTRAIN_TEXT})
 _FIRST_WORDS = re.compile(
     rf"\s*(?:to(?:=(?P<name>[\w.:/-]{{0,{LONGEST_NAME}}}))?\s*)?"
     rf"(?P<marker><\|constrain\|>)?\s*(?:{'|'.join(TYPES)})?\s*"
@@ -85,14 +85,14 @@ def _open_body(parser: ParserState, _token: int) -> None:
         header = header._replace(recipient=tool)
         notes.append((RecoveryKind.HEADER_ORDER, f"to={tool}"))
     tokens, is_first = parser.header_tokens, not (parser.suspended and parser.suspended.begun)
-    _finish_suspended(parser)
+    _finish_suspended(parser)  # the body before this header; its end is the earlier repair
     for kind, text in notes:
         parser.recover(kind, text)
     has_author = parser.phase is Phase.HEADER and Edit.ROLE_MISSING not in reading.edits
     has_channel = any(piece.marker == CHANNEL for piece in pieces)
     has_channel &= _LOST_CHANNEL.isdisjoint(reading.edits)
     is_header = has_author or has_channel
-    if parser.last_stop == CALL:
+    if parser.last_stop == CALL:  # a channel alone may stand in the rest of the call's arguments
         is_header = has_author and (has_channel or header.role is not Role.ASSISTANT)
     if not is_header and header.recipient is None and after_cut_call(parser):
         header = header._replace(channel="analysis")  # it may be the rest of the call
@@ -115,7 +115,7 @@ def _header_pieces(parser: ParserState) -> list[Piece]:
     pieces = split_header(parser.header_tokens, parser.tokenizer)
     if parser.suspended is not None and parser.suspended.begun:
         return pieces  # it may be text of the body, which is not changed
-    if any(_SPELLED_IN_HEADER.search(piece.text) for piece in pieces):
+    if any(marker in piece.text for piece in pieces for marker in _HEADER_MARKER_TEXTS):
         parser.recover(RecoveryKind.SPELLED_MARKER, parser.tokenizer.decode(parser.header_tokens))
         tokens = parser.header_tokens = []
         for piece in pieces:

@@ -15,12 +15,12 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 from ..conversation.built_in_tools import BUILT_IN_TOOLS, built_in_recipients
+from ..conversation.content import CHANNELS
 from ..conversation.messages import INVISIBLE, INVISIBLE_RUN, ROLES, Role
 from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, FIRST_SPECIAL
 from ..tokens.tokenizer import Tokenizer
 
 __all__ = [
-    "CHANNELS",
     "KNOWN_TYPES",
     "LONGEST_LOOP",
     "LONGEST_NAME",
@@ -45,7 +45,6 @@ __all__ = [
     "without_loops",
 ]
 
-CHANNELS = ("analysis", "commentary", "final")
 TYPES = ("json", "code")
 KNOWN_TYPES = frozenset((*TYPES, *(CONSTRAIN_TEXT + name for name in TYPES)))
 _LATER_WORDS = ("to=", *TYPES, *CHANNELS)

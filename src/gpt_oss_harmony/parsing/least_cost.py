@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
+from ..conversation.content import CHANNELS
 from ..conversation.messages import INVISIBLE_RUN, ROLES, Header, Role
 from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT
 from .edits import COST, Edit
 from .header_words import (
-    CHANNELS,
     KNOWN_TYPES,
     LONGEST_NAME,
     MOST_WORDS,

@@ -107,7 +107,7 @@ _END_OF_BODY: Row = {
 }
 _BODY: Row = {
     **dict.fromkeys((START, CHANNEL, END, RETURN), _end_body),
-    CALL: _close,
+    CALL: _close,  # always the end of a call, even if its JSON is open
     TokenKind.TEXT: _add_token,
     TokenKind.EOS: _end_in_body,
 }

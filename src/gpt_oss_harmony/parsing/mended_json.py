@@ -15,6 +15,8 @@ from enum import Enum
 from operator import itemgetter
 from typing import NamedTuple
 
+from ..conversation.json_field import refuse_constant
+
 __all__ = ["Mend", "MendedJson", "mend_json"]
 
 LONGEST_TEXT = 1_000_000
@@ -89,14 +91,10 @@ def mend_json(text: str) -> MendedJson | None:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text, parse_constant=_refuse_constant)
+        json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 class _UnclearError(Exception):

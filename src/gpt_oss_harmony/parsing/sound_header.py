@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
+from ..conversation.content import CHANNELS
 from ..conversation.messages import ROLES, Header, Role
 from ..tokens.special_tokens import CHANNEL, CHANNEL_TEXT, CONSTRAIN_TEXT
 from .header_words import (
-    CHANNELS,
     KNOWN_TYPES,
     LONGEST_NAME,
     TYPES,

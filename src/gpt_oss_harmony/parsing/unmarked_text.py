@@ -9,8 +9,9 @@ import re
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
+from ..conversation.content import CHANNELS
 from ..conversation.messages import Header, Role
-from .header_words import CHANNELS, Piece, without_loops
+from .header_words import Piece, without_loops
 from .least_cost import read_unfinished
 
 __all__ = ["split_last_header", "split_plain_text"]

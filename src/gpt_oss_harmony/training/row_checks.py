@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ..conversation.content import DeveloperContent
+from ..conversation.content import CHANNELS, DeveloperContent
+from ..conversation.json_field import refuse_constant
 from ..conversation.messages import Conversation, Message, Role, declared_tools, is_answer
 
 __all__ = [
@@ -68,7 +69,6 @@ _MARK = re.compile(
     r"|</?(?:think|tool_call|tool_response)>"
     r"|</?(?:start|end)_of_turn>|\[/?INST\]|</s>\s*$"
 )
-_CHANNELS = ("analysis", "commentary", "final")
 
 
 def find_in_trained(message: Message, opening: Sequence[Message]) -> list[Finding]:
@@ -85,12 +85,12 @@ def find_in_trained(message: Message, opening: Sequence[Message]) -> list[Findin
                 "fields, or accept such text",
             )
         )
-    if message.channel not in _CHANNELS:
+    if message.channel not in CHANNELS:
         named = "no channel" if message.channel is None else f"the channel {message.channel!r:.40}"
         found.append(
             Finding(
                 "channels",
-                f"a message by the assistant is on {named}; write one of {', '.join(_CHANNELS)}",
+                f"a message by the assistant is on {named}; write one of {', '.join(CHANNELS)}",
             )
         )
     if message.recipient is not None and message.recipient != "all":
@@ -171,7 +171,7 @@ def _call_problem(message: Message, body: str, opening: Sequence[Message]) -> st
     if recipient in tools and tools[recipient] is None:
         return None  # it takes text
     try:
-        value = json.loads(body, object_pairs_hook=_object, parse_constant=_refuse_constant)
+        value = json.loads(body, object_pairs_hook=_object, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         return f"the arguments of a call of {recipient!r:.60} are not valid JSON ({error!s:.80})"
     if not isinstance(value, dict):
@@ -191,10 +191,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the name {twice!r:.40} occurs twice")
     return fields
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _schema_problem(message: Message, broken: str, opening: Sequence[Message]) -> str | None:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, Literal, TypeAlias, get_args
 
 from ..apis.chat.input import REASONING_FIELDS, is_chat
+from ..conversation.content import CHANNELS
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Role
 from ..errors import ConversationError
@@ -115,8 +116,6 @@ _CHAT_MESSAGE_ONLY = frozenset(
     | set(REASONING_FIELDS)
 )
 
-_CHANNELS = ("analysis", "commentary", "final")
-
 
 def _is_chat_with_channels(row: Mapping[str, Any], messages: Any) -> bool:
     """Return whether messages of Chat Completions name channels, but are no harmony messages.
@@ -138,7 +137,7 @@ def _is_chat_with_channels(row: Mapping[str, Any], messages: Any) -> bool:
         mark = next((name for name in marks if message.get(name) is not None), None)
         channel = message.get("channel")
         if mark is None and channel is not None:
-            is_usual = message.get("role") == Role.ASSISTANT.value and channel in _CHANNELS
+            is_usual = message.get("role") == Role.ASSISTANT.value and channel in CHANNELS
             mark = None if is_usual else "channel"
         if mark is None and isinstance(content := message.get("content"), list):
             kinds = [part.get("type") for part in content if isinstance(part, Mapping)]
