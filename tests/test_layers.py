@@ -20,7 +20,7 @@ CORE = {"conversation", "tokens", "typescript", "rendering", "parsing", "encodin
 JOINED = {"sampled_messages", "written_tokens"}
 
 BELOW: dict[str, set[str]] = {
-    "installation": set(),
+    "installation": {"errors"},
     "errors": set(),
     "config": {"errors"},
     "conversation": GROUND,

@@ -275,19 +275,22 @@ def test_what_cannot_be_opened(
 
 
 @pytest.mark.parametrize(
-    ("missing", "option"),
+    ("package", "missing", "option"),
     [
-        ("gpt_oss_harmony.tools.python.python_tool", "--python"),
-        ("gpt_oss_harmony.tools.browser", "--browser=."),
-        ("gpt_oss_harmony.tools.mcp", "--mcp=server"),
+        ("python", "gpt_oss_harmony.tools.python.python_tool", "--python"),
+        ("browser", "selectolax.lexbor", "--browser=."),
+        ("mcp", "mcp", "--mcp=server"),
     ],
 )
 def test_the_extra_is_named(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    package: str,
     missing: str,
     option: str,
 ) -> None:
+    for name in [name for name in sys.modules if f"gpt_oss_harmony.tools.{package}" in name]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     assert main(["chat", option]) == 1
     assert "pip install 'gpt-oss-harmony[tools]'" in capsys.readouterr().err

@@ -153,7 +153,7 @@ def test_a_driver_that_fails_is_an_error() -> None:
 def test_the_exit_code_and_the_json(
     machine: Machine, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "_find_machine", lambda: machine)
+    monkeypatch.setattr("gpt_oss_harmony.engines.devices.find_machine", lambda: machine)
     words = ["doctor", "openai/gpt-oss-120b", "--port", "0"]
     assert exit_code(words) == code
     text = capsys.readouterr().out

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..apis.chat.input import tool_from_chat
 from ..conversation.content import ReasoningEffort
 from ..engines.model_names import is_url
-from ..installation import missing_package
+from ..installation import MissingPackageError, needing_extra
 from .chat_person import Person, SlashCommands
 from .command import Command
 from .input import InputError, UsageError, named_in_errors, read_json
@@ -188,10 +188,8 @@ async def _backend(arguments: argparse.Namespace, options: Mapping[str, Any]) ->
 
 
 async def _server(url: str, arguments: argparse.Namespace) -> ServerBackend:
-    try:
+    with needing_extra("talking with a server needs", "http"):
         from .chat_server import ServerBackend
-    except ModuleNotFoundError as error:
-        raise InputError(missing_package("talking with a server needs", error, "http")) from error
     given = {name: getattr(arguments, name) for name in _SENT}
     backend = await ServerBackend.connect(
         url,
@@ -226,12 +224,11 @@ def find_person(output: Output, commands: SlashCommands, *, keeps_history: bool)
     if not (person.has_keyboard and output.is_terminal) or os.environ.get("TERM") == "dumb":
         return person
     try:
-        from .chat_terminal import TerminalPerson
-
+        with needing_extra("pasting, history and Markdown need", "terminal"):
+            from .chat_terminal import TerminalPerson
         return TerminalPerson(output, commands, _history_file() if keeps_history else None)
-    except ModuleNotFoundError as error:
-        hint = missing_package("pasting, history and Markdown need", error, "terminal")
-        print(hint, file=sys.stderr)
+    except MissingPackageError as error:
+        print(error, file=sys.stderr)
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - lets `input` edit lines
     return person

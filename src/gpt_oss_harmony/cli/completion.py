@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 
-from ..installation import missing_package
+from ..installation import needing_extra
 from .command import Command, command_line
-from .input import InputError
 from .output import Output
 
 __all__ = ["Completion"]
@@ -36,11 +35,9 @@ class Completion(Command):
         )
 
     def run(self, arguments: argparse.Namespace) -> None:
-        """Print the script; raises `InputError` without the extra ``terminal``."""
-        try:
+        """Print the script."""
+        with needing_extra("completion needs", "terminal"):
             import shtab
-        except ModuleNotFoundError as error:
-            raise InputError(missing_package("completion needs", error, "terminal")) from error
         completers = {
             "FILE": shtab.FILE,
             "FOLDER": shtab.DIRECTORY,

@@ -86,6 +86,7 @@ class _OptionReader(CommandParser):
         words = [f"{option}={part}" if option else str(part) for part in values]
         if not words:
             return []
+        # A value of a positional argument may begin with a hyphen.
         return getattr(self.parse_args(words if option else ["--", *words]), action.dest)
 
     def read_variable(self, name: str, text: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from ..installation import missing_package
+from ..installation import needing_extra
 from .command import Command
 from .input import InputError
 from .options import add_color
@@ -53,11 +53,9 @@ class _Data(Command):
             add_color(action)
 
     def run(self, arguments: argparse.Namespace) -> None:
-        try:
+        with needing_extra("stored data needs", "serve"):
             from ..apis.wire_events import json_text
             from ..server.store import Store
-        except ModuleNotFoundError as error:
-            raise InputError(missing_package("stored data needs", error, "serve")) from error
         output = Output(arguments.color)
         with Store(database_url(arguments, make_folder=False), must_exist=True) as store:
             if arguments.action == "owners":

@@ -146,7 +146,7 @@ def examine(
         yield Finding("error", "model", unknown)
     elif source.engine not in problems:
         if source.engine == "transformers":
-            yield from _model(source.place, options, find_machine or _find_machine)
+            yield from _model(source.place, options, find_machine)
         else:
             yield from _local_model(source, options)
     yield from _serving(host, port)
@@ -226,12 +226,6 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in match[0].split(".")) if match else ()
 
 
-def _find_machine() -> Machine:
-    from ..engines.devices import find_machine
-
-    return find_machine()
-
-
 def _serving_engines(versions: Mapping[str, str]) -> Iterator[Finding]:
     for name, (first, last) in _TESTED_SERVERS.items():
         release = re.match(r"(\d+)\.(\d+)", versions.get(name, ""))
@@ -255,10 +249,12 @@ def _serving_engines(versions: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _model(
-    model: str, options: Mapping[str, Any], find_machine: Callable[[], Machine]
+    model: str, options: Mapping[str, Any], find_machine: Callable[[], Machine] | None
 ) -> Iterator[Finding]:
+    from ..engines import devices
+
     try:
-        machine = find_machine()
+        machine = (find_machine or devices.find_machine)()
     except Exception as error:  # noqa: BLE001 - a broken driver raises errors of any kind
         yield Finding("error", "devices", f"PyTorch failed: {error}", "reinstall torch")
         return

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..conversation.messages import Conversation
 from ..conversation.tool_choice import ToolChoice, ToolMode
-from ..installation import missing_package
 from ..written_tokens import written_tokens
 from .command import Command
 from .input import (
@@ -138,10 +137,8 @@ def _grammar(
     **options: Any,
 ) -> str:
     """Return the grammar of the next turn; `fields` are those of the request."""
-    try:
-        from ..grammar import GrammarError, TurnOptions, turn_grammar
-    except ModuleNotFoundError as error:
-        raise InputError(missing_package("grammars need", error, "grammar")) from error
+    from ..grammar import GrammarError, TurnOptions, turn_grammar
+
     from_request = {name: fields.get(name) for name in ("tool_choice", "response_format")}
     with named_in_errors(arguments.file):
         try:

@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..installation import missing_package
+from ..installation import needing_extra
 from .command import Command
 from .input import STANDARD_INPUT, InputError, named_in_errors, read_json
 from .options import add_port
@@ -114,13 +114,11 @@ def page_fragment(source: Any) -> str:
 
 
 async def _serve_page(arguments: argparse.Namespace, listener: socket.socket, url: str) -> None:
-    try:
+    with needing_extra("this needs", "inspect"):
         import uvicorn
 
         from ..inspector import create_inspector
         from ..web import HttpConfig
-    except ModuleNotFoundError as error:
-        raise InputError(missing_package("this needs", error, "inspect")) from error
     config = HttpConfig(create_inspector(), lifespan="off")
     _announce(url, opens=arguments.open)
     await uvicorn.Server(config).serve(sockets=[listener])
@@ -128,10 +126,8 @@ async def _serve_page(arguments: argparse.Namespace, listener: socket.socket, ur
 
 async def _serve_model(arguments: argparse.Namespace, listener: socket.socket, url: str) -> None:
     """Serve the same as 'harmony serve', only to this machine, and store nothing on disk."""
-    try:
-        from ..server import Settings, create_app, run_server
-    except ModuleNotFoundError as error:
-        raise InputError(missing_package("this needs", error, "serve")) from error
+    from ..server import Settings, create_app, run_server
+
     if not sys.stderr.isatty():  # where `open_watched` is silent
         print(f"loading {arguments.model} ...", file=sys.stderr, flush=True)
     engine = await open_watched(arguments.model)

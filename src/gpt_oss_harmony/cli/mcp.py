@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..installation import missing_package
+from ..installation import needing_extra
 from .command import Command
-from .input import InputError, UsageError
+from .input import UsageError
 from .options import (
     add_api_keys,
     add_built_in_tools,
@@ -64,11 +64,9 @@ class _Mcp(Command):
         if arguments.port is None and (arguments.api_key or arguments.api_key_file):
             raise UsageError("--api-key is for HTTP; add --port")
         arguments.api_key = api_keys(arguments)
-        try:
+        with needing_extra("the MCP server needs", "tools"):
             from ..tools.mcp import make_server
             from ..web import is_loopback
-        except ModuleNotFoundError as error:
-            raise InputError(missing_package("the MCP server needs", error, "tools")) from error
         if arguments.port is not None and not (is_loopback(arguments.host) or arguments.api_key):
             raise UsageError(
                 f"everyone who reaches {arguments.host} could use the tools; add --api-key-file"

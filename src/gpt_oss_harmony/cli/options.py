@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..config import SchemaDialect
 from ..conversation.messages import Role
 from ..engines.model_names import ENGINES, is_url
-from ..installation import missing_package
+from ..installation import needing_extra
 from .input import InputError, UsageError, warn_if_shared
 from .runtime import engine_options
 
@@ -362,10 +362,8 @@ async def open_tools(arguments: argparse.Namespace) -> list[Tool[Any]]:
 
 
 async def _browser(backend: str) -> Browser:
-    try:
-        from ..tools.browser import Brave, Browser, Exa, SearXng, WebPages, YouCom
-    except ModuleNotFoundError as error:
-        raise InputError(missing_package("the tool browser needs", error, "tools")) from error
+    from ..tools.browser import Brave, Browser, Exa, SearXng, WebPages, YouCom
+
     if backend.startswith(_SEARXNG):
         return Browser(SearXng(backend.removeprefix(_SEARXNG)), [WebPages()])
     services: dict[str, Callable[[str], SearchBackend]] = {
@@ -404,10 +402,8 @@ def _index(folder: str) -> LocalIndex:
 
 
 async def _python() -> Tool[Any]:
-    try:
+    with needing_extra("the tool python needs", "tools"):
         from ..tools.python.python_tool import PythonTool
-    except ModuleNotFoundError as error:
-        raise InputError(missing_package("the tool python needs", error, "tools")) from error
     tool = PythonTool()
     try:
         await tool.start()
@@ -418,12 +414,8 @@ async def _python() -> Tool[Any]:
 
 
 async def _mcp(server: str, others: Sequence[Tool[Any]]) -> Tool[Any]:
-    try:
-        from ..tools.mcp import McpAddress, McpTool
-    except ModuleNotFoundError as error:
-        raise InputError(
-            missing_package("the tools of MCP servers need", error, "tools")
-        ) from error
+    from ..tools.mcp import McpAddress, McpTool
+
     try:
         address = McpAddress.parse(server)
     except ValueError as error:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..apis.current_date import TODAY
 from ..config import HeaderStyle
-from ..installation import missing_package
+from ..conversation.content import CHANNELS
 from .command import Command
 from .input import STANDARD_INPUT, InputError, UsageError
 from .options import add_color, add_schema_dialect, positive
@@ -35,7 +35,6 @@ _UNUSED_SHOWN = 8
 _MANY_REJECTED = 0.1
 """A larger share of rejected rows is a warning."""
 
-_CHANNELS = ("analysis", "commentary", "final")
 _FORMS = ("harmony", "chat", "sharegpt", "responses", "completion", "alpaca", "rendered")
 _FINDINGS = (
     *("markup", "calls", "channels", "empty", "opening"),
@@ -224,22 +223,17 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
 
     def run(self, arguments: argparse.Namespace) -> None:
         _check(arguments)
-        try:
-            from ..training.files import prepare, process_runner
-            from ..training.files.addresses import (
-                OutputError,
-                OutputFolderError,
-                SourceError,
-                source_path,
-            )
-            from ..training.files.processes import WorkerError
-        except ModuleNotFoundError as error:
-            raise InputError(missing_package("prepare needs", error, "train")) from error
+        from ..training.files import prepare, process_runner
+        from ..training.files.addresses import (
+            OutputError,
+            OutputFolderError,
+            SourceError,
+            source_path,
+        )
+        from ..training.files.processes import WorkerError
+
         source, out = arguments.file, source_path(arguments.output)
-        try:
-            settings = _settings(arguments)
-        except ModuleNotFoundError as error:
-            raise InputError(str(error)) from error
+        settings = _settings(arguments)
         try:
             with (
                 _ProgressLine(arguments.quiet) as progress,
@@ -279,8 +273,8 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.target == "megatron" and "labels" not in (arguments.columns or ["labels"]):
         raise UsageError("--format megatron needs the column labels; add it to --columns")
     for name in arguments.channels or ():
-        close = difflib.get_close_matches(name.casefold(), _CHANNELS, 1)
-        if close and name not in _CHANNELS:  # a channel may have any name
+        close = difflib.get_close_matches(name.casefold(), CHANNELS, 1)
+        if close and name not in CHANNELS:  # a channel may have any name
             _warn(f"--channels {name}: did you mean {close[0]}?")
 
 

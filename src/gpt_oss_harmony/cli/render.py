@@ -165,34 +165,28 @@ class _Template(Command):
         )
 
     def run(self, arguments: argparse.Namespace) -> None:
-        folder: Path | None = arguments.output
-        if arguments.kind == "response":
-            from ..engines.tokenizer_files import RESPONSE_TEMPLATE
+        from ..engines.tokenizer_files import RESPONSE_TEMPLATE
 
-            if folder is None:
-                Output().line(json.dumps(RESPONSE_TEMPLATE, indent=2))
-                return
-            file = folder / "tokenizer_config.json"
-            try:
-                config = {**json.loads(file.read_text(encoding="utf-8"))}
-            except OSError as error:
-                raise InputError(f"{file}: {error.strerror}; name a model's folder") from None
-            except (ValueError, TypeError):
-                raise InputError(f"{file} is no configuration of a tokenizer") from None
-            config["response_template"] = RESPONSE_TEMPLATE
-            text = json.dumps(config, indent=2, ensure_ascii=False)
-            file.write_text(f"{text}\n", encoding="utf-8")
-            return
-        data = resources.files("gpt_oss_harmony") / "data" / "demo_model"
-        template = data.joinpath("chat_template.jinja").read_text(encoding="utf-8")
-        if folder is None:
-            Output().line(template.removesuffix("\n"))
+        folder, is_chat = arguments.output, arguments.kind == "chat"
+        if is_chat:
+            data = resources.files("gpt_oss_harmony") / "data" / "demo_model"
+            text = data.joinpath("chat_template.jinja").read_text(encoding="utf-8")
         else:
-            file = folder / "chat_template.jinja"
-            try:
-                file.write_text(template, encoding="utf-8")
-            except OSError as error:
-                raise InputError(f"{file}: {error.strerror}; name a model's folder") from None
+            text = json.dumps(RESPONSE_TEMPLATE, indent=2)
+        if folder is None:
+            Output().line(text.removesuffix("\n"))
+            return
+        file = folder / ("chat_template.jinja" if is_chat else "tokenizer_config.json")
+        try:
+            if not is_chat:
+                config = json.loads(file.read_text(encoding="utf-8"))
+                config = {**config, "response_template": RESPONSE_TEMPLATE}
+                text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+            file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{file}: {error.strerror}; name a model's folder") from None
+        except (ValueError, TypeError):
+            raise InputError(f"{file} is no configuration of a tokenizer") from None
 
 
 TEMPLATE = _Template()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..apis.current_date import TODAY
 from ..engines.model_names import find_source, is_url
-from ..installation import missing_package
+from ..installation import needing_extra
 from ..server.settings import Setting, Settings, declared_settings
 from .command import Command
 from .configuration import Configuration, add_config
@@ -168,11 +168,9 @@ class _Serve(Command):
                 "the file of --config"
             )
         keys = api_keys(arguments)
-        try:
+        with needing_extra("the server needs", "serve"):
             from ..server.logs import configure_logs
             from ..web import read_host, read_origin
-        except ModuleNotFoundError as error:
-            raise InputError(missing_package("the server needs", error, "serve")) from error
         configure_logs(arguments.log_format, arguments.log_level)
         options = given_engine_options(arguments, arguments.model)
         if not is_url(arguments.model):
@@ -399,12 +397,10 @@ class _Keys(Command):
             add_color(action)
 
     def run(self, arguments: argparse.Namespace) -> None:
-        try:
+        with needing_extra("keys need", "serve"):
             from ..server.auth.api_keys import ApiKeys
             from ..server.encryption import rotate_keys
             from ..server.store import KeyLimits, NotFoundError, Store
-        except ModuleNotFoundError as error:
-            raise InputError(missing_package("keys need", error, "serve")) from error
         output = Output(arguments.color)
         if arguments.action == "rotate":
             path = _key_file(arguments)
