@@ -179,7 +179,7 @@ def _closer(mask: bytes, before: list[int], *, long_tokens: bool) -> int:
             return token
     vocabulary = load_vocabulary()
     drawn: list[int] = []
-    step = FIRST_SPECIAL // 8 // _DRAWN
+    step = FIRST_SPECIAL // 8 // _DRAWN  # one from each part of the vocabulary
     for start in range(0, FIRST_SPECIAL // 8, step):
         place = _ALLOWED.search(mask, start, start + step)
         if place is not None:

@@ -219,7 +219,7 @@ class Matcher:
         if self.is_finished:
             return False
         mask = self._matcher.compute_bitmask()
-        return self._matcher.is_error() or bool(mask[token // 8] >> token % 8 & 1)
+        return self._matcher.is_error() or is_allowed(mask, token)
 
     def count_allowed(self, tokens: Sequence[int]) -> int:
         """Return how many of `tokens` (a draft) are allowed, without taking them.

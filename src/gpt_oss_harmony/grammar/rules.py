@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from ..tokens.special_tokens import SPECIAL_TEXTS
@@ -129,11 +130,8 @@ class TurnGrammar(str):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy the rules; the text follows from them."""
-        return _grammar, (self.rules, self.endswith(NUMBERS_LINE))
-
-
-def _grammar(rules: Rules, limits_numbers: bool) -> TurnGrammar:
-    return TurnGrammar(rules, limits_numbers=limits_numbers)
+        limits_numbers = self.endswith(NUMBERS_LINE)
+        return partial(TurnGrammar, limits_numbers=limits_numbers), (self.rules,)
 
 
 def _printed_body(body: Body) -> str:

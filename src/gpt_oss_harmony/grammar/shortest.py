@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from .errors import GrammarError
 from .json_schema.pattern_automata import TooLargeError, character_steps, pattern_graph
 from .json_schema.pattern_parser import Alternatives, Characters, Edge, Node, Repeat, read_pattern
+from .json_schema.patterns import node_lengths
 
 __all__ = ["Needs", "TextRule", "needs_of"]
 
@@ -150,7 +151,7 @@ class _Reader:
         for name, inner in properties.items():
             value = self.value(inner)
             members[name] = None if value is None else f"{json.dumps(name)}:{value}"
-            self.value({"enum": [f",{name}:{value}"]})
+            self.value({"enum": [f",{name}:{value}"]})  # a comma may commit to this member
         written = [members.get(name, f"{json.dumps(name)}:{other}") for name in required]
         kept = [member for member in written if member is not None]
         return f"{{{','.join(kept)}}}" if len(kept) == len(written) else None
@@ -218,22 +219,11 @@ def _most_needed(node: Node) -> int:
     if isinstance(node, Edge):
         return 0
     if isinstance(node, Repeat):
-        return _most_needed(node.part) + max(0, node.least - 1) * _fewest(node.part)
+        return _most_needed(node.part) + max(0, node.least - 1) * node_lengths(node.part)[0]
     if isinstance(node, Alternatives):
         return max(map(_most_needed, node.parts), default=0)
     most = after = 0
     for part in reversed(node.parts):
         most = max(most, _most_needed(part) + after)
-        after += _fewest(part)
+        after += node_lengths(part)[0]
     return most
-
-
-def _fewest(node: Node) -> int:
-    if isinstance(node, Characters):
-        return 1
-    if isinstance(node, Edge):
-        return 0
-    if isinstance(node, Repeat):
-        return node.least * _fewest(node.part)
-    counts = list(map(_fewest, node.parts))
-    return min(counts, default=0) if isinstance(node, Alternatives) else sum(counts)

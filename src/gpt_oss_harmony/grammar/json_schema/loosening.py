@@ -159,6 +159,7 @@ def _rewritten(plain: Schema | bool, pointer: str, report: Report, budget: Budge
     form = build_states(document, report)
     overlaps: dict[str, Overlap] = {}
     contexts: dict[str, set[frozenset[str]]] = {}
+    # Each round splits the schemas of a `oneOf` that share values; their parts may share others.
     while True:
         satisfiable = satisfiable_states(form.states)
         possible = satisfiable

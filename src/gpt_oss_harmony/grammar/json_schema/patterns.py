@@ -28,6 +28,7 @@ __all__ = [
     "WRITABLE",
     "has_counts",
     "lengths",
+    "node_lengths",
     "pattern_accepts",
     "rust_pattern",
     "unwritable",
@@ -118,7 +119,7 @@ def lengths(pattern: str) -> tuple[int, int | None]:
     >>> lengths("^ab?$"), lengths("a+")
     ((1, 2), (1, None))
     """
-    least, most, starts, ends = _lengths(read_pattern(pattern))
+    least, most, starts, ends = node_lengths(read_pattern(pattern))
     return least, most if starts and ends else None
 
 
@@ -222,17 +223,17 @@ def _size(node: Node) -> int:
     return 1
 
 
-def _lengths(node: Node) -> tuple[int, int | None, bool, bool]:
-    """Return the least and most, and whether the node is anchored at the start and the end."""
+def node_lengths(node: Node) -> tuple[int, int | None, bool, bool]:
+    """Return the fewest and the most characters, and whether it has an anchor at start and end."""
     if isinstance(node, Characters):
         return 1, 1, False, False
     if isinstance(node, Edge):
         return 0, 0, node.start, not node.start
     if isinstance(node, Repeat):
-        least, most, _, _ = _lengths(node.part)
+        least, most, _, _ = node_lengths(node.part)
         endless = most is None or (node.most is None and most > 0)
         return least * node.least, None if endless else (most or 0) * (node.most or 0), False, False
-    parts = [_lengths(part) for part in node.parts] or [(0, 0, False, False)]
+    parts = [node_lengths(part) for part in node.parts] or [(0, 0, False, False)]
     mosts = [most for _, most, _, _ in parts if most is not None]
     is_bounded = len(mosts) == len(parts)
     if isinstance(node, Sequence):
