@@ -309,6 +309,7 @@ class _RenderedConversation:
                 labels[part.end - 1] = messages.sampled_stops[index]
                 if weights.get(index, 1.0) != 1.0:
                     used[index] = weights[index]
+        # Nothing follows, so the last message ends as the model ends it, not as a prompt has it.
         tokens[-1] = messages.sampled_stops[plan[-1].message]
         return TrainingExample(tokens, labels, parts, used)
 

@@ -275,7 +275,7 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
     settings = _SystemSettings.of(chat)
     row_weight = _row_weight(chat)
     if dates is not None and dates.field is not None:
-        fields.get(dates.field)
+        fields.get(dates.field)  # it was read above, from the row itself, which notes nothing
     sources = [
         (
             read_weight(JsonField(message, f"messages[{index}]"))
@@ -308,7 +308,7 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
             for index, weight in weights.items()
             if index - offset < len(before.conversation.messages)
         }
-        own.update(before.spoken_before(done, 0.0))
+        own.update(before.spoken_before(done, 0.0))  # learned in the conversation before
         earlier.append(EarlierConversation(before.conversation, own, offset))
         done = end
     weights.update(result.spoken_before(done, 0.0))

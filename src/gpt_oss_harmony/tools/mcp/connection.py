@@ -186,7 +186,7 @@ class McpConnection:
 
     async def _keep(self, opened: asyncio.Future[Client], closing: asyncio.Event) -> None:
         url = self.address.url
-        with tempfile.TemporaryFile() as stderr:
+        with tempfile.TemporaryFile() as stderr:  # a pipe that nobody reads would fill up
             server: Any = (
                 url_transport(url) if url else command_transport(self.address.command, stderr)
             )

@@ -156,6 +156,7 @@ class RowKeys:
                 keys ^= hashes[:, part : bands * length : length]
                 keys *= np.uint64(0x100000001B3)
             arrays["bands"] = keys ^ (keys >> np.uint64(32))
+            # A byte of each hash is enough to compare rows; `find_near` allows for chance.
             arrays["sketch"] = (hashes & 0xFF).astype(np.uint8)
         with atomic_file(path) as temporary, temporary.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)

@@ -174,7 +174,7 @@ class Sandbox:
         self._count += 1
         ident = self._count
         waiting = self._responses[ident] = asyncio.get_running_loop().create_future()
-        if self._group is not None:
+        if self._group is not None:  # frozen between requests, so that no code runs on meanwhile
             self._group.freeze(False)
         try:
             self._write(pack_frame({"id": ident, "op": op, **fields}, data))
