@@ -98,7 +98,6 @@ def test_events_after_a_pause_are_sent_at_once_and_those_that_come_together_in_o
         b"data: a\n\n",
         b"data: b\n\ndata: c\n\ndata: d\n\n",
         b"data: [DONE]\n\n",
-        b"",
     ]
 
 
@@ -107,7 +106,7 @@ def test_the_end_of_a_stream_does_not_wait_for_the_next_write(
 ) -> None:
     monkeypatch.setattr(server_sent_events, "_PACE", 3600.0)
     for events in (["a", 0.01, "b"], ["a"], [], ["a", 0.01, ApiError(400, "no")]):
-        assert sent(Source(*events), ending="[DONE]")[-2].endswith(b"data: [DONE]\n\n")
+        assert sent(Source(*events), ending="[DONE]")[-1].endswith(b"data: [DONE]\n\n")
 
 
 def test_a_log_is_sent_from_an_event_on_and_again() -> None:
@@ -135,7 +134,6 @@ def test_an_error_within_is_an_event() -> None:
     assert sent(Source("a", refusal), ending="[DONE]") == [
         b"data: a\n\n",
         encode_events([event_of(body), last]),
-        b"",
     ]
     own = sent(
         Source("a", refusal), error_event=lambda error: event_of({"code": error.code}, "error")
@@ -144,7 +142,7 @@ def test_an_error_within_is_an_event() -> None:
 
 
 def test_a_bug_is_told_without_its_details(caplog: pytest.LogCaptureFixture) -> None:
-    _, told, _ = sent(Source("a", KeyError("secret")))
+    _, told = sent(Source("a", KeyError("secret")))
     assert b"server_error" in told
     assert b"secret" not in told
     assert "secret" in caplog.text

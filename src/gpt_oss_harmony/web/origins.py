@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Any, NamedTuple, TypeAlias
 
@@ -44,6 +45,7 @@ class _Authority(NamedTuple):
     port: int | None  # None is the default port of the scheme
 
 
+@lru_cache(maxsize=64)
 def _read_authority(text: str, scheme: str) -> _Authority | None:
     match = _AUTHORITY.fullmatch(text)
     if match is None:
@@ -53,6 +55,7 @@ def _read_authority(text: str, scheme: str) -> _Authority | None:
     return _Authority(host, None if port == _DEFAULT_PORTS.get(scheme) else port)
 
 
+@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """Return whether a name or an address is a loopback one, which only this machine can reach.
 

@@ -181,14 +181,14 @@ class EventStream(StreamingResponse):
     async def _write(self, send: Send) -> None:
         has_begun = False
 
-        async def write(body: bytes) -> None:
+        async def write(body: bytes, *, more: bool = True) -> None:
             nonlocal has_begun
             if not has_begun:
                 self.headers.update(self._more_headers)
                 start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
                 await send(start)
                 has_begun = True
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+            await send({"type": "http.response.body", "body": body, "more_body": more})
 
         last: list[Event] = []
         try:
@@ -205,8 +205,7 @@ class EventStream(StreamingResponse):
             last.append(self._error_event(api_error_of(error, "a stream")))
         if self._ending is not None:
             last.append(Event(None, self._ending))
-        await write(self._encode(last))
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await write(self._encode(last), more=False)
 
 
 def json_or_stream(body: type[Any], event: type[Any]) -> dict[int | str, dict[str, Any]]:

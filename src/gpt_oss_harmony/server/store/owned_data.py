@@ -14,6 +14,7 @@ import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -30,6 +31,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.dml import ReturningInsert
 from sqlalchemy.types import TypeDecorator
 
 from .database import DELETIONS, Database, deletion
@@ -252,14 +254,20 @@ class Quota:
 
 def _add(connection: Connection, owner: str, size: int) -> int:
     """Add to the bytes of an owner; return the sum with those of all transactions before."""
-    insertion = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    column = stored_bytes.c.added
-    connection.execute(
-        insertion(stored_bytes)
-        .values(id=owner, added=size)
-        .on_conflict_do_update(index_elements=["id"], set_={"added": column + size})
-    )
-    return _added(connection, owner)
+    values = {"id": owner, "added": size}
+    return int(connection.execute(_addition(connection.dialect.name), values).scalar_one())
+
+
+@cache
+def _addition(dialect: str) -> ReturningInsert[Any]:
+    """Add to the bytes of an owner; built once, because building takes longer than running."""
+    added = stored_bytes.c.added
+    insertion: Any = (sqlite if dialect == "sqlite" else postgresql).insert(stored_bytes)
+    total = {"added": added + insertion.excluded.added}
+    adding: ReturningInsert[Any] = insertion.on_conflict_do_update(
+        index_elements=["id"], set_=total
+    ).returning(added)
+    return adding
 
 
 def _added(connection: Connection, owner: str) -> int:

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
@@ -262,7 +263,10 @@ def insert_items(
         for position, item in enumerate(items, first_position)
     ]
     if rows:
-        connection.execute(insert(table), rows)
+        connection.execute(_insertion(table), rows)
+
+
+_insertion = cache(insert)
 
 
 def item_columns(table: Table) -> Select[Any]:
