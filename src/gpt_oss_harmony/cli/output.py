@@ -40,21 +40,13 @@ class Output:
     """Standard output; `color` is the value of ``--color``."""
 
     def __init__(self, color: str = "auto") -> None:
-        self._terminal = sys.stdout.isatty()
+        self.is_terminal = sys.stdout.isatty()
+        """Whether a person is reading."""
         # https://no-color.org: any non-empty value turns colours off.
         has_colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        by_default = self._terminal and has_colours
-        self._coloured = color == "always" or (color == "auto" and by_default)
-
-    @property
-    def is_terminal(self) -> bool:
-        """Return whether a person is reading."""
-        return self._terminal
-
-    @property
-    def is_coloured(self) -> bool:
-        """Return whether styles are shown."""
-        return self._coloured
+        by_default = self.is_terminal and has_colours
+        self.is_coloured = color == "always" or (color == "auto" and by_default)
+        """Whether styles are shown."""
 
     @staticmethod
     def printable(text: str) -> str:
@@ -64,10 +56,10 @@ class Output:
     def write(self, text: str, style: Style = "") -> None:
         """Write text; on a terminal, control codes are escaped."""
         text = _SURROGATE.sub("\ufffd", text)  # halves of characters, which UTF-8 cannot hold
-        if self._terminal or self._coloured:
+        if self.is_terminal or self.is_coloured:
             text = self.printable(text)
         code = _CODES.get(style)
-        if self._coloured and code and text:
+        if self.is_coloured and code and text:
             # Some terminals, and all pagers, end a colour at the line end.
             lines = text.split("\n")
             text = "\n".join(f"\x1b[{code}m{line}\x1b[0m" if line else "" for line in lines)
