@@ -120,8 +120,8 @@ def after_cut_call(parser: ParserState) -> bool:
     last = parser.messages[-1] if parser.messages else None
     if last is None or last.author.role is not Role.ASSISTANT:
         return False
-    is_call = last.recipient is not None and last.recipient not in ROLES
-    return is_call and (parser.last_stop != CALL or _is_open_json(last.text))
+    was_call = last.recipient is not None and last.recipient not in ROLES
+    return was_call and (parser.last_stop != CALL or _is_open_json(last.text))
 
 
 def _is_open_json(text: str) -> bool:
