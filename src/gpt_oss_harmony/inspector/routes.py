@@ -14,7 +14,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Match, Route
-from starlette.types import Scope
+from starlette.types import Receive, Scope
 
 from ..web import RequestGuard
 from .calls import (
@@ -89,9 +89,9 @@ def _file(request: Request, name: str) -> Response:
 Run: TypeAlias = "Callable[[Callable[[], Response]], Awaitable[Response]]"
 """Calls a function in a thread."""
 
-Admit: TypeAlias = "Callable[[Request], AbstractAsyncContextManager[Run]]"
-"""Lets a request in and out, and says where its work runs. Raises an error for a request that is
-not allowed; the server that runs it handles the error."""
+Admit: TypeAlias = "Callable[[Request], AbstractAsyncContextManager[tuple[Run, Receive]]]"
+"""Lets a request in and out, and says where its work runs and what receives its body. Raises an
+error for a request that is not allowed; the server that runs it handles the error."""
 
 Endpoint: TypeAlias = "Callable[[Request], Awaitable[Response]]"
 
@@ -100,9 +100,9 @@ def call_endpoint(name: str, admit: Admit) -> Endpoint:
     """Make an endpoint of a call, which runs in a thread."""
 
     async def endpoint(request: Request) -> Response:
-        async with admit(request) as run:
+        async with admit(request) as (run, receive):
             try:
-                raw = await _received(request)
+                raw = await _received(Request(request.scope, receive))
             except InspectorError as problem:
                 return _refused(problem)
             except ClientDisconnect:  # nobody reads the answer
@@ -150,9 +150,9 @@ class _Route(Route):
 
 
 @asynccontextmanager
-async def admit_all(request: Request) -> AsyncGenerator[Run, None]:
+async def admit_all(request: Request) -> AsyncGenerator[tuple[Run, Receive], None]:
     """Let every request in; work runs in the threads of asyncio."""
-    yield asyncio.to_thread
+    yield asyncio.to_thread, request.receive
 
 
 def inspector_routes(

@@ -20,7 +20,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
-from starlette.types import Scope
+from starlette.types import Receive, Scope
 
 from ..encoding import load_harmony_encoding
 from ..engines.engine import Engine
@@ -29,7 +29,7 @@ from ..inspector import LiveModel, Run, inspector_routes
 from ..tools.tool import Tool
 from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options
 from .admission import Admission
-from .auth.api_keys import ApiKeys, counted
+from .auth.api_keys import ApiKeys
 from .auth.limits import KeyLimiter, Quota, SharedKeyLimiter
 from .chat.routes import router as chat_router
 from .chat.stored import router as stored_chat_router
@@ -47,8 +47,8 @@ from .http.errors import (
     error_response,
     shutting_down,
 )
-from .http.requests import DECODED, DecodedBodies, RequestSizeLimit, cancel_all
-from .limited_route import in_pool
+from .http.requests import DecodedBodies, RequestSizeLimit, cancel_all
+from .limited_route import counted_body, in_pool
 from .live_responses import LiveResponses, answer_peer
 from .messages import router as messages_router
 from .metrics import Metrics
@@ -299,19 +299,11 @@ async def _keys_are_needed(services: Services) -> bool:
 
 
 @asynccontextmanager
-async def _admit(request: Request) -> AsyncGenerator[Run, None]:
+async def _admit(request: Request) -> AsyncGenerator[tuple[Run, Receive], None]:
     """Admit a request to the inspector's API, under the limits of its key."""
-    services = services_of(request)
-    async with counted(request) as caller:
-        with (
-            services.request_bytes.held_by(caller.owner) as take,
-            services.decoded_bytes.held_by(caller.owner) as take_decoded,
-        ):
-            most = services.settings.max_request_bytes
-            take(int(request.headers.get("content-length") or most))
-            take_decoded(most if DECODED in request.scope else 0)
-            pool = services.pools.encoding
-            yield lambda function: in_pool(request, pool, caller.owner, function)
+    async with counted_body(request) as (caller, receive):
+        pool = services_of(request).pools.encoding
+        yield lambda function: in_pool(request, pool, caller.owner, function), receive
 
 
 async def _live_model(request: Request) -> LiveModel:

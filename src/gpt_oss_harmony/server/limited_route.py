@@ -7,8 +7,8 @@ also have a limit, and those that were compressed a lower one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from fastapi import Request, params
@@ -22,14 +22,14 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ..apis.request_body import MANY_ERRORS, RequestBody
 from ..errors import HarmonyError
-from .auth.api_keys import authenticate, counted
+from .auth.api_keys import Caller, authenticate, counted
 from .fair_turns import FairPool
 from .http.errors import ApiError
 from .http.json import large_json_response, read_json
 from .http.requests import DECODED, while_connected
 from .unknown_fields import IGNORED_FIELDS, UnknownFields
 
-__all__ = ["LimitedRoute", "in_pool", "written"]
+__all__ = ["LimitedRoute", "counted_body", "in_pool", "written"]
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -57,6 +57,26 @@ async def written(request: Request, owner: str, content: Any) -> Response:
     return await in_pool(request, pool, owner, large_json_response, content)
 
 
+@asynccontextmanager
+async def counted_body(request: Request) -> AsyncGenerator[tuple[Caller, Receive], None]:
+    """Count a request, and the bytes of its body as they come, against the limits of its key."""
+    services = request.app.state.services
+    async with counted(request) as caller:
+        with ExitStack() as held:
+            quotas = [services.request_bytes]
+            if DECODED in request.scope:
+                quotas.append(services.decoded_bytes)
+            takes = [held.enter_context(quota.held_by(caller.owner)) for quota in quotas]
+
+            async def receive() -> Message:
+                message = await request.receive()
+                for take in takes:
+                    take(len(message.get("body", b"")))
+                return message
+
+            yield caller, receive
+
+
 class LimitedRoute(APIRoute):
     """A route for callers with a key; a request with a body counts against its limits."""
 
@@ -66,18 +86,11 @@ class LimitedRoute(APIRoute):
             await super().handle(scope, receive, send)
             return
         request = Request(scope, receive)
-        services = scope["app"].state.services
         async with AsyncExitStack() as running:
             if self.body_field is None:
                 await authenticate(request)
             else:
-                caller = await running.enter_async_context(counted(request))
-                take = running.enter_context(services.request_bytes.held_by(caller.owner))
-                takes = [take]
-                if DECODED in scope:
-                    quota = services.decoded_bytes.held_by(caller.owner)
-                    takes.append(running.enter_context(quota))
-                receive = _counted_receive(receive, takes)
+                _, receive = await running.enter_async_context(counted_body(request))
             for name, value in scope["path_params"].items():
                 if "\0" in value:
                     problem = "an id has no NUL; send the one that the server gave"
@@ -126,16 +139,6 @@ def _check_content_type(request: Request, *, is_form: bool) -> None:
             + ("multipart/form-data" if is_form else "JSON, with 'Content-Type: application/json'"),
             code="unsupported_content_type",
         )
-
-
-def _counted_receive(receive: Receive, takes: Sequence[Callable[[int], None]]) -> Receive:
-    async def counted_receive() -> Message:
-        message = await receive()
-        for take in takes:
-            take(len(message.get("body", b"")))
-        return message
-
-    return counted_receive
 
 
 class _Request(Request):
