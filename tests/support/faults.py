@@ -338,6 +338,7 @@ class Schedule:
             time.sleep(step.lasting)
             server.process.send_signal(signal.SIGCONT)
         elif step.fault == "away":
+            self._is_ready(server)  # one that is starting would make a new file of SQLite
             with away(self._url):
                 time.sleep(step.lasting)
         elif step.fault == "full":
