@@ -190,6 +190,8 @@ def id_array(ids: Collection[int]) -> array[int]:
 
 def collection_of_ids(tokens: Iterable[int]) -> Collection[int]:
     """Return tokens as a collection, which can be read twice; text raises `VocabularyError`."""
+    if type(tokens) is list:  # nearly always, and the checks below are slow
+        return tokens
     if isinstance(tokens, (str, bytes, bytearray)):
         raise VocabularyError(f"expected token ids, found {type(tokens).__name__}; encode it first")
     if isinstance(tokens, Collection):
