@@ -118,7 +118,7 @@ SERVER = """
     preparation models repeated_requests status
     sampling files
     answer
-    responses chat containers
+    responses chat containers batches
     completions conversations messages ollama tokens
     app
 """

@@ -120,7 +120,7 @@ def words(path: Path) -> Iterator[str]:
 DESCRIPTIONS = {
     "conversation/tool_namespaces.py": "declares the tools",
     "conversation/built_in_tools.py": "the table",
-    "server/tools/call_items.py": "reads the results of each tool",
+    "tools/call_items.py": "reads the results of each tool",
     "cli/options.py": "opens the tools",
     "apis/chat/request.py": "lists what requests may include, as OpenAI's API does",
     "apis/responses/request.py": "lists what requests may include, as OpenAI's API does",

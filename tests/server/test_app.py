@@ -142,9 +142,6 @@ def test_without_keys_everyone_may_ask(client: TestClient) -> None:
     [
         ("/v1/embeddings", "serve an embedding model beside it"),
         ("/v1/moderations", "gpt-oss-safeguard"),
-        ("/v1/batches", "background: true"),
-        ("/v1/messages/batches", "one by one"),
-        ("/v1/uploads", "/v1/files"),
         ("/v1/images/generations", "text only"),
         ("/v1/embeddingsx", "/openapi.json lists all endpoints"),
     ],

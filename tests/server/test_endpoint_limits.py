@@ -45,8 +45,13 @@ OPEN = {
 }
 """What everyone may read: it shows no data of a key, and costs next to nothing."""
 
-UNCOUNTED_POSTS = {"/v1/responses/{response_id}/cancel"}
-"""It ends work. A key that has used its minute must be able to do so."""
+UNCOUNTED_POSTS = {
+    "/v1/responses/{response_id}/cancel",
+    "/v1/batches/{batch_id}/cancel",
+    "/v1/messages/batches/{batch_id}/cancel",
+    "/v1/uploads/{upload_id}/cancel",
+}
+"""They end work. A key that has used its minute must be able to do so."""
 
 
 class Site:

@@ -272,7 +272,7 @@ def test_a_database_of_the_version_before_is_brought_up_to_date(tmp_path: Path) 
         for table in (
             "response_sessions", "conversation_sessions", "container_files", "chat_completions",
             "files", "containers", "key_requests", "contents", "claims", "message_threads",
-            "stored_bytes",
+            "stored_bytes", "batch_results", "batches", "uploads",
         ):  # fmt: skip
             old.execute(f"DROP TABLE {table}")
         for table in ("response_items", "conversation_items"):

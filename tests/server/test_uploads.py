@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import copy
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -400,3 +401,64 @@ def test_what_a_client_sent_is_not_changed_where_its_files_are_read(
     assert asyncio.run(changed(*[said] * 200, item)) == [*[said] * 200, read_item]
     assert asyncio.run(changed({"content": ["text"] * 200})) is None
     assert item == sent
+
+
+def test_a_file_in_parts(client: OpenAI) -> None:
+    def begun(**fields: Any) -> Any:
+        asked: dict[str, Any] = {"filename": "table.csv", "purpose": "user_data", "bytes": 25}
+        return client.uploads.create(mime_type="text/csv", **{**asked, **fields})
+
+    def part(id: str, data: bytes) -> str:
+        return client.uploads.parts.create(id, data=data).id
+
+    upload = begun(bytes=len(TABLE), expires_after={"anchor": "created_at", "seconds": 3600})
+    last, first = part(upload.id, TABLE[10:]), part(upload.id, TABLE[:10])
+    assert last not in {file.id for file in client.files.list()}
+    for parts, md5, problem in (
+        ([first], None, "the parts have 10 bytes, not"),
+        ([first, "part_1"], None, "has no part 'part_1'"),
+        ([first, last], "0" * 32, "another md5"),
+    ):
+        with pytest.raises(openai.BadRequestError, match=problem):
+            client.uploads.complete(upload.id, part_ids=parts, md5=md5 or openai.omit)
+    md5 = hashlib.md5(TABLE, usedforsecurity=False).hexdigest()
+    done = client.uploads.complete(upload.id, part_ids=[first, last], md5=md5)
+    assert done.file is not None
+    assert (done.status, done.file.filename) == ("completed", "table.csv")
+    assert client.files.content(done.file.id).content == TABLE
+    assert client.files.retrieve(done.file.id).expires_at == upload.created_at + 3600
+    with pytest.raises(openai.NotFoundError):
+        client.files.content(first)
+    with pytest.raises(openai.BadRequestError, match="is completed; create another one"):
+        client.uploads.parts.create(upload.id, data=b"a")
+
+    whole = client.uploads.upload_file_chunked(
+        file=TABLE, filename="in.csv", bytes=len(TABLE), mime_type="text/csv",
+        purpose="user_data", part_size=7,
+    )  # fmt: skip
+    assert whole.file is not None
+    assert client.files.content(whole.file.id).content == TABLE
+
+    other = begun()
+    part(other.id, b"a")
+    assert client.uploads.cancel(other.id).status == "cancelled"
+    with pytest.raises(openai.BadRequestError, match="is cancelled"):
+        client.uploads.complete(other.id, part_ids=[])
+    with pytest.raises(openai.BadRequestError, match="a file needs a name"):
+        begun(filename="..")
+    with pytest.raises(openai.BadRequestError, match="less than or equal to 268435456"):
+        begun(bytes=2**40)
+
+
+def test_parts_belong_to_their_owner(url: str, client: OpenAI) -> None:
+    upload = client.uploads.create(
+        filename="a.txt", purpose="user_data", bytes=1, mime_type="text/plain"
+    )
+    with sdk(url, KEYS[1]) as other:
+        for ask in (
+            lambda: other.uploads.parts.create(upload.id, data=b"a"),
+            lambda: other.uploads.complete(upload.id, part_ids=[]),
+            lambda: other.uploads.cancel(upload.id),
+        ):
+            with pytest.raises(openai.NotFoundError):
+                ask()

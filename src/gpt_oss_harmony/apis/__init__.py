@@ -18,6 +18,9 @@ server. `answer_request` takes any request to its prompt, and tokens to the API'
                              a folder for each API, with the same rooms: request (body to turn),
                              input (its messages), writer (items to events), fold (events to whole)
 
+    files, batches, models, tokens
+                             what clients send and get beside answers
+
     effort                   the effort of reasoning, and its share of a turn
     constraint               the grammar of a turn, with the extra `grammar`
     current_date             the default of the date in the prompt

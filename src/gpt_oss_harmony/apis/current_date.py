@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-__all__ = ["TODAY", "current_date"]
+__all__ = ["TODAY", "current_date", "rfc_3339"]
 
 TODAY = "today"
 """The default of every option for a date: the current date in UTC."""
@@ -20,3 +20,12 @@ def current_date(choice: str | None = TODAY) -> str | None:
     '2025-06-28'
     """
     return datetime.now(timezone.utc).date().isoformat() if choice == TODAY else choice
+
+
+def rfc_3339(seconds: int) -> str:
+    """Write a time in seconds since 1970 as Anthropic's API has it.
+
+    >>> rfc_3339(0)
+    '1970-01-01T00:00:00+00:00'
+    """
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()

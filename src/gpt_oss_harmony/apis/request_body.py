@@ -28,6 +28,7 @@ __all__ = [
     "Elsewhere",
     "Ignored",
     "Metadata",
+    "MetadataUpdate",
     "OneAnswer",
     "ParallelCalls",
     "PromptCacheRetention",
@@ -92,6 +93,12 @@ class RequestBody(BaseModel):
             if is_deeper(value, NESTING_LIMIT):
                 raise ValueError(f"{name} is nested deeper than {NESTING_LIMIT} levels; flatten it")
         return data
+
+
+class MetadataUpdate(RequestBody):
+    """The new metadata, which replace the old."""
+
+    metadata: Metadata | None
 
 
 def read_body(body: type[_Body], raw: object) -> _Body:

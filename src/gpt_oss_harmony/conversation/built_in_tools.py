@@ -3,7 +3,7 @@
 `BUILT_IN_TOOLS` is the only list of their names. The parts of the library that treat these tools
 in a special way look them up when they need them: past reasoning in prompts, names in damaged
 headers, the tools of requests, the items and events of the Responses API, containers, the
-inspector. `server.tools.call_items` adds what only the server can do: it reads results.
+inspector. `tools.call_items` adds what only the server needs: it reads results.
 """
 
 from __future__ import annotations

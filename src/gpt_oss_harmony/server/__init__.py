@@ -17,8 +17,8 @@
     file_texts                          the files in requests as text
     responses/, chat/, completions, messages
                                         the four APIs; `gpt_oss_harmony.apis` has what is pure
-    conversations, containers, files, tokens
-                                        what clients use beside them
+    conversations, containers, files, batches, tokens
+                                        what clients use beside them; a batch asks the APIs
     models, status                      the names of the model; the state of server and storage
     app                                 the application, the inspector's page at /, the socket
 """

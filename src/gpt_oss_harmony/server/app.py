@@ -31,6 +31,9 @@ from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options
 from .admission import Admission
 from .auth.api_keys import ApiKeys
 from .auth.limits import KeyLimiter, Quota, SharedKeyLimiter
+from .batches import BatchRunner
+from .batches import messages_router as messages_batches_router
+from .batches import router as batches_router
 from .chat.routes import router as chat_router
 from .chat.stored import router as stored_chat_router
 from .completions import router as completions_router
@@ -40,6 +43,7 @@ from .encryption import ItemCipher
 from .fair_turns import FairSemaphore, Pools
 from .file_texts import FileTexts
 from .files import router as files_router
+from .files import uploads_router
 from .http.errors import (
     ERROR_RESPONSES,
     ApiError,
@@ -133,6 +137,7 @@ def create_app(
                 asyncio.ensure_future(_repeat(partial(_maintain, services), _MAINTENANCE_INTERVAL)),
                 asyncio.ensure_future(_repeat(_return_memory, _MAINTENANCE_INTERVAL)),
                 asyncio.ensure_future(_repeat(partial(_serve_on, services), CHECK_SECONDS)),
+                asyncio.ensure_future(BatchRunner(app, services).run()),
             ]
             yield
             await services.live_responses.end_all(shutting_down())
@@ -236,6 +241,9 @@ def _api_routes() -> list[BaseRoute]:
         conversations_router,
         containers_router,
         files_router,
+        uploads_router,
+        batches_router,
+        messages_batches_router,
         usage_router,
     ):
         api.include_router(router)

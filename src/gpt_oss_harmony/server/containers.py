@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request, UploadFile
-from pydantic import Field
 from starlette.responses import Response
-from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
-from ..apis.request_body import RequestBody
+from ..apis.files import (
+    ContainedFile,
+    Container,
+    ContainerRequest,
+    DeletedContainedFile,
+    DeletedContainer,
+    plain_name,
+)
 from .auth.api_keys import AuthenticatedCaller
-from .files import CONTENT, download, plain_name
+from .files import CONTENT, download
 from .http.errors import ApiError
 from .http.json import ListPage, list_json
 from .limited_route import LimitedRoute
@@ -30,80 +35,7 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/containers", tags=["Containers"], route_class=LimitedRoute)
 
 _FOLDER = "/mnt/data/"
-_MOST_FILES = 100  # that a request puts into a new container
 _MOST_BYTES = 64 << 20  # of the files that a client puts into a container
-_MINUTES = 30 * 24 * 60  # the longest time without use
-
-
-class ExpiresAfter(RequestBody):
-    """The time after a container's last use at which it ends, in minutes."""
-
-    anchor: Literal["last_active_at"]
-    minutes: int = Field(ge=1, le=_MINUTES)
-
-
-class NetworkPolicy(RequestBody):
-    """The network policy: code has no network."""
-
-    type: Literal["disabled"]
-
-
-class ContainerRequest(RequestBody):
-    """A new container; the server's settings determine its memory."""
-
-    name: str = Field(max_length=256)
-    file_ids: list[str] | None = Field(default=None, max_length=_MOST_FILES)
-    expires_after: ExpiresAfter | None = None
-    network_policy: NetworkPolicy | None = None
-    memory_limit: None = None
-    skills: Annotated[list[Any], Field(max_length=0)] | None = None
-
-
-class Expiry(TypedDict):
-    """The time after which an unused container ends."""
-
-    anchor: Literal["last_active_at"]
-    minutes: int
-
-
-class Container(TypedDict):
-    """A container; times in seconds since 1970."""
-
-    id: str
-    object: Literal["container"]
-    created_at: int
-    last_active_at: int
-    name: str
-    status: Literal["running"]
-    expires_after: Expiry | None
-
-
-class DeletedContainer(TypedDict):
-    """The id of a deleted container."""
-
-    id: str
-    object: Literal["container.deleted"]
-    deleted: Literal[True]
-
-
-class ContainedFile(TypedDict):
-    """A file; `created_at` in seconds since 1970, `bytes` its size."""
-
-    id: str
-    object: Literal["container.file"]
-    container_id: str
-    created_at: int
-    bytes: int
-    path: str
-    source: Literal["assistant", "user"]
-
-
-class DeletedContainedFile(TypedDict):
-    """The id of a deleted file."""
-
-    id: str
-    object: Literal["container.file.deleted"]
-    deleted: Literal[True]
 
 
 @router.post("")

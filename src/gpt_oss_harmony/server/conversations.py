@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from ..apis.request_body import Metadata, RequestBody
+from ..apis.request_body import Metadata, MetadataUpdate, RequestBody
 from ..apis.responses.request import ResponsesRequest, input_items_of, turn_of_response
 from ..errors import ConversationError
 from .auth.api_keys import AuthenticatedCaller
@@ -40,12 +40,6 @@ class ConversationRequest(RequestBody):
 
     items: Items | None = None
     metadata: Metadata | None = None
-
-
-class ConversationUpdate(RequestBody):
-    """The new metadata, which replace the old."""
-
-    metadata: Metadata | None
 
 
 class ItemsRequest(RequestBody):
@@ -111,7 +105,7 @@ async def retrieve(conversation_id: str, request: Request, caller: Authenticated
 
 @router.post("/{conversation_id}")
 async def update(
-    conversation_id: str, body: ConversationUpdate, request: Request, caller: AuthenticatedCaller
+    conversation_id: str, body: MetadataUpdate, request: Request, caller: AuthenticatedCaller
 ) -> Response:
     """Replace the metadata."""
     services, owner = services_of(request), caller.owner

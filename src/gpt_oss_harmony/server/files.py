@@ -1,4 +1,4 @@
-"""Files that clients upload: for their requests, and for the containers of code.
+"""Files that clients upload, whole or in parts, for their requests and for containers of code.
 
 Clients that send ``anthropic-version`` get them in the form of Anthropic's API.
 """
@@ -6,27 +6,41 @@ Clients that send ``anthropic-version`` get them in the form of Anthropic's API.
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
 from functools import partial
-from mimetypes import guess_type
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query, Request, UploadFile
 from starlette.responses import Response
-from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
+from ..apis.files import (
+    CompleteUpload,
+    DeletedFile,
+    DeletedMessagesFile,
+    File,
+    MessagesFile,
+    MessagesFiles,
+    PartialUpload,
+    Purpose,
+    UploadBody,
+    messages_file,
+    openai_file,
+    plain_name,
+    upload_json,
+)
 from .auth.api_keys import AuthenticatedCaller
 from .http.errors import ApiError, speaks_messages
 from .http.json import ListPage, list_json
 from .limited_route import LimitedRoute
 from .repeated_requests import IdempotencyKey, stored_once
 from .services import services_of
-from .store import Order, Store, UploadedFile, new_id
+from .store import Order, Store, UploadedFile, new_id, purpose_of_parts
 
-__all__ = ["CONTENT", "download", "plain_name", "router"]
+__all__ = ["CONTENT", "download", "router", "uploads_router"]
 
 router = APIRouter(prefix="/v1/files", tags=["Files"], route_class=LimitedRoute)
+
+uploads_router = APIRouter(prefix="/v1/uploads", tags=["Files"], route_class=LimitedRoute)
 
 CONTENT: dict[int | str, dict[str, Any]] = {
     200: {
@@ -36,58 +50,6 @@ CONTENT: dict[int | str, dict[str, Any]] = {
 """A file in the OpenAPI document."""
 
 _MOST = 10_000  # of one page
-_LONGEST_NAME = 255
-
-Purpose: TypeAlias = Literal["assistants", "batch", "evals", "fine-tune", "user_data", "vision"]
-
-
-class File(TypedDict):
-    """A file; times in seconds since 1970, `bytes` its size."""
-
-    id: str
-    object: Literal["file"]
-    bytes: int
-    created_at: int
-    expires_at: int | None
-    filename: str
-    purpose: str
-    status: Literal["processed"]
-
-
-class DeletedFile(TypedDict):
-    """The id of a deleted file."""
-
-    id: str
-    object: Literal["file"]
-    deleted: Literal[True]
-
-
-class MessagesFile(TypedDict):
-    """A file in Anthropic's form."""
-
-    id: str
-    type: Literal["file"]
-    filename: str
-    mime_type: str
-    size_bytes: int
-    created_at: str
-    expires_at: str | None
-    downloadable: bool
-
-
-class DeletedMessagesFile(TypedDict):
-    """The id of a deleted file in Anthropic's form."""
-
-    id: str
-    type: Literal["file_deleted"]
-
-
-class MessagesFiles(TypedDict):
-    """A page of files in Anthropic's form."""
-
-    data: list[MessagesFile]
-    has_more: bool
-    next_page: str | None
 
 
 @router.post("")
@@ -153,10 +115,10 @@ async def list_files(
     uploads, after = services.store.uploads, after or page
     found = await uploads.page(owner, after=after, limit=limit, order=order, purpose=purpose)
     if speaks_messages(request.scope):
-        files = [_messages_file(file) for file in found.items]
+        files = [messages_file(file) for file in found.items]
         following = files[-1]["id"] if found.has_more else None
         return {"data": files, "has_more": found.has_more, "next_page": following}
-    return list_json([_openai_file(file) for file in found.items], has_more=found.has_more)
+    return list_json([openai_file(file) for file in found.items], has_more=found.has_more)
 
 
 @router.get("/{file_id}")
@@ -199,48 +161,75 @@ def download(name: str, data: bytes) -> Response:
     )
 
 
-def plain_name(name: str | None) -> str:
-    """Return the last part of a path that a client sent as the name of a file.
-
-    >>> plain_name("C:\\\\data\\\\sales.csv")
-    'sales.csv'
-    """
-    plain = (name or "").replace("\\", "/").rpartition("/")[2]
-    if not plain or plain in (".", "..") or not plain.isprintable() or len(plain) > _LONGEST_NAME:
-        problem = f"a file needs a name of up to {_LONGEST_NAME} printable characters"
-        raise ApiError(400, problem, param="file", code="invalid_value")
-    return plain
-
-
 def _file_json(file: UploadedFile, request: Request) -> File | MessagesFile:
-    return _messages_file(file) if speaks_messages(request.scope) else _openai_file(file)
+    return messages_file(file) if speaks_messages(request.scope) else openai_file(file)
 
 
-def _messages_file(file: UploadedFile) -> MessagesFile:
-    return {
-        "id": file.id,
-        "type": "file",
-        "filename": file.filename,
-        "mime_type": guess_type(file.filename)[0] or "application/octet-stream",
-        "size_bytes": file.size,
-        "created_at": _date_of(file.created_at),
-        "expires_at": None if file.expires_at is None else _date_of(file.expires_at),
-        "downloadable": True,
+# Uploads in parts
+
+_HOUR = 60 * 60  # in which an upload must be completed
+
+
+@uploads_router.post("")
+async def create_upload(
+    body: UploadBody, request: Request, caller: AuthenticatedCaller
+) -> dict[str, Any]:
+    """Begin to upload a file in parts, for an hour."""
+    services, now = services_of(request), int(time.time())
+    name, expiry = plain_name(body.filename, "filename"), body.expires_after
+    file = {
+        "purpose": body.purpose,
+        "filename": name,
+        "size": body.bytes,
+        "created_at": now,
+        "expires_at": services.settings.expires_at(now) if expiry is None else now + expiry.seconds,
     }
+    upload = PartialUpload(new_id("upload"), caller.owner, now, now + _HOUR, "pending", file)
+    await services.store.run(caller.owner, lambda rows: rows.partial_uploads.add(upload))
+    return upload_json(upload)
 
 
-def _date_of(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
+@uploads_router.post("/{upload_id}/parts")
+async def add_part(
+    upload_id: str, request: Request, caller: AuthenticatedCaller, data: UploadFile
+) -> dict[str, Any]:
+    """Upload a part; parts may come in any order, also at the same time."""
+    owner, now, part = caller.owner, int(time.time()), await data.read()
+
+    def store(rows: Store) -> str:
+        upload = rows.partial_uploads.get(upload_id, owner)
+        id, purpose = new_id("part"), purpose_of_parts(upload)
+        file = UploadedFile(id, owner, None, purpose, id, len(part), now, upload.expires_at)
+        rows.uploads.add(file, part)
+        return id
+
+    id = await services_of(request).store.run(owner, store)
+    return {"id": id, "object": "upload.part", "created_at": now, "upload_id": upload_id}
 
 
-def _openai_file(file: UploadedFile) -> File:
-    return {
-        "id": file.id,
-        "object": "file",
-        "bytes": file.size,
-        "created_at": file.created_at,
-        "expires_at": file.expires_at,
-        "filename": file.filename,
-        "purpose": file.purpose,
-        "status": "processed",
-    }
+@uploads_router.post("/{upload_id}/complete")
+async def complete_upload(
+    upload_id: str, body: CompleteUpload, request: Request, caller: AuthenticatedCaller
+) -> dict[str, Any]:
+    """Make the file of the parts."""
+    owner = caller.owner
+
+    def complete(rows: Store) -> dict[str, Any]:
+        about = rows.partial_uploads.get(upload_id, owner).file
+        file = UploadedFile(id=new_id("file-"), owner=owner, container_id=None, **about)
+        ended = rows.partial_uploads.end(upload_id, owner, file, body.part_ids, body.md5)
+        return upload_json(ended, file)
+
+    return await services_of(request).store.run(owner, complete)
+
+
+@uploads_router.post("/{upload_id}/cancel")
+async def cancel_upload(
+    upload_id: str, request: Request, caller: AuthenticatedCaller
+) -> dict[str, Any]:
+    """End an upload without a file."""
+    owner = caller.owner
+    cancelling = services_of(request).store.run(
+        owner, lambda rows: rows.partial_uploads.end(upload_id, owner, None, (), None)
+    )
+    return upload_json(await cancelling)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Mapping
@@ -62,6 +63,7 @@ class Services:
     sockets: Quota
     large_messages: FairSemaphore
     telemetry: Telemetry | None = None
+    new_batches: asyncio.Event = field(default_factory=asyncio.Event)
     started: float = field(default_factory=time.time)
 
     @property

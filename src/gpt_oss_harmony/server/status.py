@@ -69,8 +69,11 @@ async def metrics(request: Request) -> Response:
 
 
 _KINDS = {
+    "batches": "batches",
+    "batch_results": "batches",
     "contents": "files",
     "files": "files",
+    "uploads": "files",
     "container_files": "files",
     "containers": "files",
     "chat_completions": "chat_completions",
@@ -84,6 +87,7 @@ _KINDS = {
 class StoredUsage(TypedDict):
     """The bytes of each kind; a response counts with its items and the state of its tools."""
 
+    batches: int
     chat_completions: int
     conversations: int
     files: int
@@ -105,13 +109,7 @@ async def retrieve(request: Request, caller: AuthenticatedCaller) -> Usage:
     """Measure what the key has stored; the content of a file counts once."""
     services, owner = services_of(request), caller.owner
     tables = await services.store.run(owner, lambda store: store.quota.used(owner))
-    stored: StoredUsage = {
-        "chat_completions": 0,
-        "conversations": 0,
-        "files": 0,
-        "message_threads": 0,
-        "responses": 0,
-    }
+    stored: StoredUsage = dict.fromkeys(StoredUsage.__annotations__, 0)  # type: ignore[assignment]
     for table, size in tables.items():
         stored[_KINDS.get(table, "responses")] += size  # type: ignore[literal-required]
     return {

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from .fair_turns import FairPool
 from .store import (
+    Batches,
     Claims,
     ContainerFiles,
     Containers,
@@ -100,6 +101,16 @@ class _Uploads(_Turns[Uploads]):
     delete = _in_turn(Uploads.delete)
 
 
+class _Batches(_Turns[Batches]):
+    page = _in_turn(Batches.page)
+    get = _in_turn(Batches.get)
+    open = _in_turn(Batches.open)
+    answer = _in_turn(Batches.answer)
+    counts = _in_turn(Batches.counts)
+    cancel = _in_turn(Batches.cancel)
+    delete = _in_turn(Batches.delete)
+
+
 class _Containers(_Turns[Containers]):
     page = _in_turn(Containers.page)
     get = _in_turn(Containers.get)
@@ -132,6 +143,7 @@ class AsyncStore:
         self.uploads = _Uploads(store.uploads, pool)
         self.containers = _Containers(store.containers, pool)
         self.files = _Files(store.files, pool)
+        self.batches = _Batches(store.batches, pool)
         self.claims = _Claims(store.claims, pool)
 
     async def run(

@@ -18,6 +18,7 @@ from typing import Annotated, TypeAlias
 
 from fastapi import Depends
 from fastapi.requests import HTTPConnection
+from starlette.types import Scope
 
 from ...errors import HarmonyError
 from ..http.errors import ApiError, shutting_down
@@ -30,6 +31,7 @@ __all__ = [
     "AuthenticatedCaller",
     "Caller",
     "NewKey",
+    "as_caller",
     "authenticate",
     "counted",
     "hash_key",
@@ -172,6 +174,14 @@ class ApiKeys:
         expiry, caller = self._recent.get(hash_key(key), (0.0, None))
         return caller if 0 < expiry - self._clock() <= _REMEMBERED else None
 
+    def of_owner(self, owner: str) -> Caller | None:
+        """Return the caller who owns something, without the key; None if the key was revoked."""
+        if not owner:
+            return None if self.are_needed else Caller("")
+        records = (record for record in self.all() if record.id == owner)
+        record = next((record for record in records if record.revoked_at is None), None)
+        return None if record is None else Caller(record.id, record.limits)
+
     def _store(self) -> Keys:
         if self._stored is None:
             raise ApiKeyError("keys are kept in the store, but this server has no store")
@@ -201,6 +211,11 @@ async def authenticate(connection: HTTPConnection) -> Caller:
         connection.scope[_CALLER] = await current_caller(connection)
     caller: Caller = connection.scope[_CALLER]
     return caller
+
+
+def as_caller(scope: Scope, caller: Caller) -> Scope:
+    """Mark the request of the server itself as one by a caller, who needs no key."""
+    return {**scope, _CALLER: caller}
 
 
 async def current_caller(connection: HTTPConnection) -> Caller:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from ...apis.chat.request import ChatRequest
 from ...apis.chat.writer import ChatCompletion
-from ...apis.request_body import Metadata, RequestBody
+from ...apis.request_body import MetadataUpdate
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..http.json import list_json
 from ..limited_route import LimitedRoute, written
@@ -28,12 +28,6 @@ router = APIRouter(
 )
 
 _METADATA = re.compile(r"metadata\[(.*)\]", re.DOTALL)
-
-
-class CompletionUpdate(RequestBody):
-    """The new metadata, which replace the old."""
-
-    metadata: Metadata | None
 
 
 async def store_completion(
@@ -122,7 +116,7 @@ async def retrieve(completion_id: str, request: Request, caller: AuthenticatedCa
 
 @router.post("/{completion_id}")
 async def update(
-    completion_id: str, body: CompletionUpdate, request: Request, caller: AuthenticatedCaller
+    completion_id: str, body: MetadataUpdate, request: Request, caller: AuthenticatedCaller
 ) -> Response:
     """Replace the metadata."""
     services, owner = services_of(request), caller.owner

@@ -27,6 +27,7 @@ from ..store.errors import (
     NotFoundError,
     StorageFullError,
     StoreError,
+    UploadError,
 )
 
 __all__ = [
@@ -210,7 +211,7 @@ def _of_store(error: StoreError) -> ApiError:
         return ApiError(404, str(error), code=f"{error.kind}_not_found")
     if isinstance(error, StorageFullError):
         return ApiError(413, str(error), code="storage_full")
-    if isinstance(error, ItemIdError):
+    if isinstance(error, (ItemIdError, UploadError)):
         return ApiError(400, str(error), code="invalid_value")
     if isinstance(error, ClaimedError):
         used = error.name.partition(" ")[0]
@@ -346,9 +347,6 @@ _ABSENT = {
     "/v1/embeddings/": "gpt-oss makes no embeddings: serve an embedding model beside it",
     "/v1/moderations/": "gpt-oss-safeguard judges texts by a policy of yours: send both to "
     "/v1/responses, with the policy as instructions",
-    "/v1/batches/": "send the requests to /v1/responses with background: true",
-    "/v1/messages/batches/": "send the requests one by one; the server queues them",
-    "/v1/uploads/": "upload whole files to /v1/files",
     "/v1/images/": "gpt-oss writes text only",
     "/v1/audio/": "gpt-oss reads and writes text only",
     "/v1/fine_tuning/": "train on your own machine: docs/guides/training-data.md",

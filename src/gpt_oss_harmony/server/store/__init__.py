@@ -10,7 +10,7 @@
     rows                      rows as dataclasses: their ids, expiry and order, and pages of them
     response_chains           responses that follow each other, and their tools' sessions
     responses, conversations, files, containers, chat_completions,
-    message_threads
+    message_threads, batches
     keys                      API keys, their requests, and what these claim
     store                     opens all of these
 
@@ -18,6 +18,8 @@ Everything is synchronous and may be called from any thread. Methods return plai
 the data of other owners.
 """
 
+from ...apis.files import PartialUpload, UploadedFile
+from .batches import Batches, BatchRequest, BatchResult
 from .chat_completions import StoredCompletion, StoredCompletions
 from .containers import ContainerFile, ContainerFiles, Containers, NewFile, StoredContainer
 from .conversations import Conversation, Conversations
@@ -31,8 +33,9 @@ from .errors import (
     StoreFullError,
     StoreInUseError,
     StoreVersionError,
+    UploadError,
 )
-from .files import UploadedFile, Uploads
+from .files import PartialUploads, Uploads, purpose_of_parts
 from .keys import Claim, Claims, KeyLimits, KeyRecord, KeyRequest, KeyRequests, Keys
 from .message_threads import MessageThread, MessageThreads
 from .owned_data import OwnedData, OwnedRow
@@ -44,6 +47,9 @@ from .store import Store
 
 __all__ = [
     "CHECK_SECONDS",
+    "BatchRequest",
+    "BatchResult",
+    "Batches",
     "Claim",
     "ClaimedError",
     "Claims",
@@ -68,6 +74,8 @@ __all__ = [
     "OwnedData",
     "OwnedRow",
     "Page",
+    "PartialUpload",
+    "PartialUploads",
     "Responses",
     "StorageFullError",
     "Store",
@@ -82,8 +90,10 @@ __all__ = [
     "StoredResponse",
     "StoredSession",
     "ToolSessions",
+    "UploadError",
     "UploadedFile",
     "Uploads",
     "database_name",
     "new_id",
+    "purpose_of_parts",
 ]

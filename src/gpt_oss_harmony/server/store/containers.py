@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select, update
 
+from ...apis.files import UploadedFile
 from ...conversation.built_in_tools import tools_with_container
 from .database import Database, deletion
 from .errors import NotFoundError
 from .files import (
-    UploadedFile,
     Uploads,
     changing_files,
     insert_file,

@@ -5,6 +5,7 @@
     StoreError
       NotFoundError       the row is missing, or belongs to another owner
       ClaimedError        another request has used what a request wants to use once
+      UploadError         the parts of an upload do not make a file, or it has ended
       ItemIdError         an item cannot be stored under this id
       StorageFullError    the owner has stored as much as it may
       StoreFullError      the disk of the database is full
@@ -25,6 +26,7 @@ __all__ = [
     "StoreFullError",
     "StoreInUseError",
     "StoreVersionError",
+    "UploadError",
 ]
 
 
@@ -36,13 +38,17 @@ class NotFoundError(StoreError, LookupError):
     """The object does not exist, was deleted, has expired, or belongs to another owner.
 
     `kind` is ``response``, ``conversation``, ``item``, ``file``, ``container``, ``completion``,
-    ``thread`` or ``key``.
+    ``thread``, ``batch``, ``upload`` or ``key``.
     """
 
     def __init__(self, kind: str, id: str) -> None:
         super().__init__(f"there is no {kind} {id!r}")
         self.kind = kind
         self.id = id
+
+
+class UploadError(StoreError):
+    """The parts of an upload do not make a file, or it has ended."""
 
 
 class ClaimedError(StoreError):

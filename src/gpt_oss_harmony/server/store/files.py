@@ -8,9 +8,9 @@ that owner until the transaction ends; then no content goes away while a new fil
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,18 +24,22 @@ from sqlalchemy import (
     insert,
     or_,
     select,
+    update,
 )
 
+from ...apis.files import PartialUpload, UploadedFile
 from .database import Database, deletion, lock_key
-from .errors import NotFoundError
+from .errors import NotFoundError, UploadError
 from .rows import Order, OwnedRows, Page
-from .tables import container_files, contents, files, responses
+from .tables import container_files, contents, files, responses, uploads
 
 __all__ = [
+    "PartialUploads",
     "UploadedFile",
     "Uploads",
     "changing_files",
     "insert_file",
+    "purpose_of_parts",
     "put_content",
     "read_content",
     "sweep",
@@ -44,6 +48,7 @@ __all__ = [
 
 MAX_SWEPT_BYTES = 16 << 20
 """The most bytes of contents that one transaction deletes, unless one content has more."""
+_PART = "part of "  # the purpose of a part begins so
 _BATCH = 20  # contents that are deleted in one transaction; others write in between
 
 
@@ -124,23 +129,6 @@ def sweep_all(database: Database) -> int:
     return count
 
 
-@dataclass(frozen=True)
-class UploadedFile:
-    """A file without its bytes; times are in seconds since 1970, `size` in bytes.
-
-    A file with a `container_id` belongs to that container and is deleted with it.
-    """
-
-    id: str
-    owner: str
-    container_id: str | None
-    purpose: str
-    filename: str
-    size: int
-    created_at: int
-    expires_at: int | None
-
-
 class Uploads(OwnedRows[UploadedFile]):
     """The files in a database; `Store` makes it.
 
@@ -179,7 +167,7 @@ class Uploads(OwnedRows[UploadedFile]):
         self, owner: str, *, after: str | None, limit: int, order: Order, purpose: str | None
     ) -> Page[UploadedFile]:
         """Read at most `limit` files after the one with the id `after`."""
-        query = self._visible(owner)
+        query = self._visible(owner).where(~files.c.purpose.startswith(_PART))
         if purpose is not None:
             query = query.where(files.c.purpose == purpose)
         return self._page(query, owner, after=after, limit=limit, order=order)
@@ -193,3 +181,52 @@ class Uploads(OwnedRows[UploadedFile]):
 
     def _visible(self, owner: str) -> Select[Any]:
         return super()._visible(owner).where(files.c.container_id.is_(None))
+
+
+def purpose_of_parts(upload: PartialUpload) -> str:
+    """Return the purpose of its parts, which are files. Raises `UploadError` if it is over."""
+    if upload.status != "pending":
+        raise UploadError(f"the upload {upload.id!r} is {upload.status}; create another one")
+    return f"{_PART}{upload.id}"
+
+
+class PartialUploads(OwnedRows[PartialUpload]):
+    """The uploads in parts of a database; `Store` makes it."""
+
+    kind = "upload"
+    table = uploads
+    record = PartialUpload
+
+    def add(self, upload: PartialUpload) -> None:
+        """Store an upload without parts."""
+        with self._quota.adding(upload.owner, 0, rows=1), self._database.writing() as connection:
+            connection.execute(insert(uploads).values(**vars(upload)))
+
+    def end(
+        self, id: str, owner: str, file: UploadedFile | None, parts: Sequence[str], md5: str | None
+    ) -> PartialUpload:
+        """Make the file of an upload from its parts in this order; without a file, cancel it.
+
+        The parts are deleted. Raises `UploadError`, also for bytes that are not those of `md5`.
+        """
+        with changing_files(self._database, owner) as connection:
+            upload = self.read(connection, id, owner, to_write=True)
+            are_parts = (files.c.owner == owner, files.c.purpose == purpose_of_parts(upload))
+            found = connection.execute(select(files.c.id, files.c.hash).where(*are_parts))
+            hashes = {row.id: row.hash for row in found}
+            if file is not None:
+                missing = [part for part in parts if part not in hashes]
+                if missing:
+                    raise UploadError(f"the upload has no part {missing[0]!r:.80}")
+                data = b"".join(read_content(connection, owner, hashes[part]) for part in parts)
+                if len(data) != file.size:
+                    problem = f"the parts have {len(data):,} bytes, not {file.size:,}"
+                    raise UploadError(f"{problem}; name every part once, in order")
+                if md5 not in (None, hashlib.md5(data, usedforsecurity=False).hexdigest()):
+                    raise UploadError("the parts have another md5; upload them again")
+                insert_file(connection, file, data)
+            connection.execute(delete(files).where(*are_parts))
+            sweep(connection, owner)
+            status = "cancelled" if file is None else "completed"
+            connection.execute(update(uploads).where(uploads.c.id == id).values(status=status))
+        return replace(upload, status=status)

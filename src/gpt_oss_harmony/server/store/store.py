@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -13,12 +13,14 @@ from typing import Any
 
 from sqlalchemy import URL, Select, func, select
 
+from ...apis.batches import Batch
+from .batches import Batches
 from .chat_completions import StoredCompletions
 from .containers import ContainerFiles, Containers
 from .conversations import Conversations
 from .database import Database, migrate
 from .errors import StoreError, StoreFullError
-from .files import Uploads, sweep_all
+from .files import PartialUploads, Uploads, sweep_all
 from .keys import Claims, KeyRequests, Keys
 from .message_threads import MessageThreads
 from .owned_data import OwnedData, Quota
@@ -81,6 +83,8 @@ class Store:
         self.containers = Containers(self._database, self._server, quota)
         self.completions = StoredCompletions(self._database, self._server, quota)
         self.threads = MessageThreads(self._database, self._server, quota)
+        self.batches = Batches(self._database, self._server, quota)
+        self.partial_uploads = PartialUploads(self._database, self._server, quota)
         self.keys = Keys(self._database)
         self.key_requests = KeyRequests(self._database, self._server)
         self.owned = OwnedData(self._database, self._server)
@@ -112,14 +116,18 @@ class Store:
                 self._database.fill_reserve()
         return self.responses.abandon(self._lease)
 
+    def claim_batches(self, busy: Collection[str]) -> list[Batch]:
+        """Return the batches that this server works on, and take some (`Batches.claim`)."""
+        return self.batches.claim(self._lease, busy)
+
     def maintain(self) -> None:
         """Delete expired responses, completions, threads, files and containers; free their space.
 
         Once a minute is often enough. After `start_serving` was called, this also does the same.
         """
         self.responses.delete_expired()
-        expiring = (self.completions, self.threads, self.uploads, self.containers)
-        for rows in (*expiring, self.key_requests, self.claims):
+        expiring = (self.completions, self.threads, self.uploads, self.containers, self.batches)
+        for rows in (*expiring, self.partial_uploads, self.key_requests, self.claims):
             rows.delete_expired()
         sweep_all(self._database)
         self._database.free_space()

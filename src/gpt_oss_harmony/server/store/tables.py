@@ -288,6 +288,43 @@ message_threads = Table(
     Column("settings", JsonText, nullable=False),
     Column("messages", JsonText, nullable=False),
 )
+batches = Table(
+    "batches",
+    METADATA,
+    Column("id", AnyText, primary_key=True),
+    Column("owner", AnyText, nullable=False),
+    Column("endpoint", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("deadline", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, index=True),
+    Column("total", Integer, nullable=False),
+    Column("metadata", JsonText, nullable=False),
+    Column("state", JsonText, nullable=False),
+    Column("server_id", Text),  # that works on it; NULL if none has taken it, or at its end
+    Column("requests", JsonText, nullable=False),  # last, because others are read without it
+)
+Index("ix_batches_owner", batches.c.owner, batches.c.created_at, batches.c.id)
+batch_results = Table(
+    "batch_results",
+    METADATA,
+    Column("batch_id", AnyText, ForeignKey("batches.id", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("status", Integer, nullable=False),
+    Column("answer", JsonText, nullable=False),
+)
+# Files that are uploaded in parts, which are files of their own.
+uploads = Table(
+    "uploads",
+    METADATA,
+    Column("id", AnyText, primary_key=True),
+    Column("owner", AnyText, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+    Column("status", Text, nullable=False),
+    Column("file", JsonText, nullable=False),  # what it will be
+)
+Index("ix_uploads_owner", uploads.c.owner, uploads.c.created_at, uploads.c.id)
 stored_bytes = Table(
     "stored_bytes",
     METADATA,

@@ -2,7 +2,6 @@
 
 ::
 
-    call_items            the fields of items for a call and its result
     citations             an answer in the form for clients, and its citations
     mcp                   the MCP servers that a request names, and approvals of their calls
     conversation_tools    the sessions of one conversation; runs its calls

@@ -10,15 +10,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ...conversation.built_in_tools import is_built_in
-from ...conversation.messages import Message
-from ...conversation.tool_namespaces import ToolNamespaceConfig
-from ...tools.tool import ToolError, ToolSession
-from ...tools.tool_call import read_call
-from ...tools.tool_message import ToolMessage
+from ..conversation.built_in_tools import is_built_in
+from ..conversation.messages import Message
+from ..conversation.tool_namespaces import ToolNamespaceConfig
+from .tool import ToolError, ToolSession
+from .tool_call import read_call
+from .tool_message import ToolMessage
 
 if TYPE_CHECKING:  # it needs the extra `tools`, which every user of such a session has
-    from ...tools.browser import BrowserSession, Page
+    from .browser import BrowserSession, Page
 
 __all__ = [
     "CALL_FIELDS",
