@@ -46,8 +46,8 @@ _DRAWN = 40
 _SINGLE = [1 << bit for bit in range(8)]
 
 
-def way_to_the_end(matcher: Matcher, most: int = WAY_LIMIT) -> list[int] | None:
-    """Return a short way to the end of the turn; None if none of `most` tokens is found.
+def way_to_the_end(matcher: Matcher) -> list[int] | None:
+    """Return a short way to the end of the turn; None if none of `WAY_LIMIT` tokens is found.
 
     The matcher stays where it is.
 
@@ -61,10 +61,10 @@ def way_to_the_end(matcher: Matcher, most: int = WAY_LIMIT) -> list[int] | None:
     >>> encoding.decode(way_to_the_end(matcher))
     '"}]}<|return|>'
     """
-    short = _way(matcher, most, long_tokens=False)
+    short = _way(matcher, WAY_LIMIT, long_tokens=False)
     if short is not None and len(short) <= RESERVE:
         return short
-    long = _way(matcher, most if short is None else len(short), long_tokens=True)
+    long = _way(matcher, WAY_LIMIT if short is None else len(short), long_tokens=True)
     return short if long is None else long
 
 
