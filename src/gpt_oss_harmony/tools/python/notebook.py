@@ -68,7 +68,7 @@ class RunResult(BaseModel):
         try:
             return cls.model_validate(dict(response))
         except ValidationError as error:
-            raise SandboxGone("the sandbox is gone: it spoke out of turn") from error
+            raise SandboxGone("it spoke out of turn") from error
 
     def image_data(self) -> list[tuple[str, bytes]]:
         """Return the type and the bytes of each image."""
@@ -162,7 +162,7 @@ class Notebook:
             return await asyncio.wait_for(work, _FILE_SECONDS)
         except asyncio.TimeoutError:
             self._sandbox.kill("it did not answer")
-            raise SandboxGone("the sandbox is gone: it did not answer") from None
+            raise SandboxGone("it did not answer") from None
 
     async def run(
         self, code: str, stop: asyncio.Event, session: PythonSession, notes: Sequence[str] = ()
@@ -176,7 +176,7 @@ class Notebook:
             try:
                 ready = await self._sandbox.request("ready", seconds=_RESTART_SECONDS)
             except OSError as error:
-                raise SandboxGone(f"the sandbox is gone: {error}") from error
+                raise SandboxGone(str(error)) from error
             if ready.get("renewed") is True:
                 renewed = f"[The kernel had ended, and was restarted: {_ALL_GONE}; {_FILES_STAY}.]"
                 notes = [*notes, renewed]
@@ -193,9 +193,8 @@ class Notebook:
             result = RunResult.read(running.result())
             attachments, left_out = await self._in_time(self._attachments(result, session))
         except SandboxGone as error:
-            self._sandbox.kill(str(error))
-            reason = str(error).partition(": ")[2] or str(error)
-            text = f"[The notebook has ended, because {reason}: {_ALL_GONE}, and the files "
+            self._sandbox.kill(error.why)
+            text = f"[The notebook has ended, because {error.why}: {_ALL_GONE}, and the files "
             text += "in /mnt/data are as they were before this call. The next call begins anew.]"
             text = output_with_notes(notes, ("", 0, ""), [text], characters)
             return NotebookOutput(text, is_usable=False, has_memory=False)

@@ -63,7 +63,11 @@ class SandboxError(HarmonyError):
 
 
 class SandboxGone(HarmonyError):
-    """The sandbox has ended, perhaps because it broke the protocol of its agent."""
+    """The sandbox has ended, or does not answer; `why` is the end of a sentence about it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the sandbox is gone: {why}")
+        self.why = why
 
 
 @dataclass(frozen=True)

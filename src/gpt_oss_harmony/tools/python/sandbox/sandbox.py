@@ -84,7 +84,8 @@ class Sandbox:
         self._responses: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         self._count = 0
         self._log = b""
-        self._why = "its sandbox was ended from inside"
+        self.why_ended = "its sandbox was ended from inside"
+        """Why it has ended, as the end of a sentence."""
         self._group: ControlGroup | None = None
         self._watching: asyncio.Task[None] | None = None
         self._reading = asyncio.create_task(self._read())
@@ -151,11 +152,6 @@ class Sandbox:
         """True if it takes no more requests."""
         return self._reading.done()
 
-    @property
-    def why_ended(self) -> str:
-        """Why it has ended, as the end of a sentence."""
-        return self._why
-
     async def request(
         self,
         op: str,
@@ -170,7 +166,7 @@ class Sandbox:
         agent reports an error.
         """
         if self.has_ended:
-            raise SandboxGone(f"the sandbox is gone: {self._why}")
+            raise SandboxGone(self.why_ended)
         self._count += 1
         ident = self._count
         waiting = self._responses[ident] = asyncio.get_running_loop().create_future()
@@ -181,7 +177,7 @@ class Sandbox:
             response, received = await asyncio.wait_for(waiting, seconds)
         except asyncio.TimeoutError:
             self.kill("it did not answer")
-            raise SandboxGone(f"the sandbox is gone: {self._why}") from None
+            raise SandboxGone(self.why_ended) from None
         except asyncio.CancelledError:
             self.kill("it did not answer in time")
             raise
@@ -225,7 +221,7 @@ class Sandbox:
     def kill(self, why: str) -> None:
         """End it at once; pending requests raise `SandboxGone` with this reason."""
         if not self.has_ended:
-            self._why = why
+            self.why_ended = why
             self._reading.cancel()
         if self._process.returncode is None:
             for member in process_tree(self._process.pid):
@@ -278,7 +274,7 @@ class Sandbox:
             while True:
                 response, data = await read_frame(stream)
                 if response == RAN_ON:
-                    self._why = "its code ran on between two calls"
+                    self.why_ended = "its code ran on between two calls"
                     return
                 ident = response.get("id")
                 waiting = self._responses.get(ident) if isinstance(ident, int) else None
@@ -286,15 +282,15 @@ class Sandbox:
                     raise FrameError("no request waits for this response")
                 waiting.set_result((response, data))
         except FrameError as error:
-            self._why = f"it spoke out of turn ({error})"
+            self.why_ended = f"it spoke out of turn ({error})"
         except (EOFError, OSError):
             pass
         finally:
             for waiting in self._responses.values():
                 if not waiting.done():
-                    waiting.set_exception(SandboxGone(f"the sandbox is gone: {self._why}"))
+                    waiting.set_exception(SandboxGone(self.why_ended))
             if self._process.returncode is None:
-                self.kill(self._why)
+                self.kill(self.why_ended)
 
     async def _read_log(self) -> None:
         stream = self._process.stderr
