@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from .chat_backend import Backend, Opening
     from .chat_server import ServerBackend
 
-__all__ = ["CHAT", "find_person", "server_url"]
-
 _KEY = "OPENAI_API_KEY"
 _DEMO_KNOWS = "The demo model knows greetings, sums, shopping lists and little else."
 _SENT = ("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")

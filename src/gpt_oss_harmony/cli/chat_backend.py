@@ -21,8 +21,6 @@ from ..rendering.history import without_past_reasoning
 if TYPE_CHECKING:
     from ..tools.tool import Tool
 
-__all__ = ["CUT_OFF", "Answer", "Backend", "EngineBackend", "Opening", "Piece"]
-
 CUT_OFF = "incomplete: the limit of tokens was reached"
 
 

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from ..tools.tool import Tool, ToolSession
     from ..tools.tool_message import ToolMessage
 
-
-__all__ = ["SLASH_COMMANDS", "ChatConversation", "ChatTools", "effort_named", "shortened"]
-
 _EFFORTS = tuple(effort.value.lower() for effort in ReasoningEffort)
 
 SLASH_COMMANDS: SlashCommands = {

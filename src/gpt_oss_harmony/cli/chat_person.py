@@ -14,8 +14,6 @@ from contextlib import AbstractContextManager, nullcontext
 from .input import InputError
 from .output import Output, Style
 
-__all__ = ["Person", "SlashCommands", "Writer", "is_open", "without_quotes"]
-
 SlashCommands = Mapping[str, Sequence[str]]
 """The commands of a chat, such as ``/effort``, with the values of their argument."""
 

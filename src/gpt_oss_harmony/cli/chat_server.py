@@ -28,8 +28,6 @@ from ..errors import ConversationError
 from ..rendering.history import without_past_reasoning
 from .chat_backend import CUT_OFF, Answer, Backend, Opening, Piece
 
-__all__ = ["CallMessage", "ServerBackend", "StreamedMessage", "chat_messages"]
-
 _FUNCTIONS = "functions."
 
 

@@ -34,8 +34,6 @@ try:
 except ImportError:  # on Windows
     termios = None  # type: ignore[assignment]
 
-__all__ = ["MarkdownBlocks", "MarkdownWriter", "SlashCompleter", "TerminalPerson"]
-
 
 class TerminalPerson(Person):
     """Edits questions of several lines, and reads answers as Markdown.

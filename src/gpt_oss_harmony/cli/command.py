@@ -13,8 +13,6 @@ from typing import Any, ClassVar, NoReturn
 
 from ..installation import VERSION
 
-__all__ = ["Command", "CommandParser", "command_line", "did_you_mean"]
-
 BAD_USAGE = 2
 
 _PLAIN_WORDS = (  # for the errors of argparse

@@ -9,8 +9,6 @@ from ..installation import needing_extra
 from .command import Command, command_line
 from .output import Output
 
-__all__ = ["Completion"]
-
 
 class Completion(Command):
     """Completes the given commands."""

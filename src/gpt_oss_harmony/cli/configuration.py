@@ -21,8 +21,6 @@ from typing import Any, NoReturn
 from .command import Command, CommandParser, did_you_mean
 from .input import InputError, warn_if_shared
 
-__all__ = ["Configuration", "add_config"]
-
 _PREFIX = "HARMONY_"
 _OTHER_VARIABLES = {f"{_PREFIX}ENGINE_API_KEY", f"{_PREFIX}TEST_CHROMIUM"}
 _NOT_IN_FILES = ("config", "print-config")

@@ -12,8 +12,6 @@ from .options import add_color
 from .output import Output
 from .serve import add_database, database_url
 
-__all__ = ["DATA"]
-
 
 class _Data(Command):
     name = "data"

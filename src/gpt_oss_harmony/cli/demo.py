@@ -17,8 +17,6 @@ from .command import Command
 from .options import add_color
 from .output import Output, style_of, write_message
 
-__all__ = ["DEMO", "weather_opening"]
-
 LONGEST_DELAY = 10.0
 """The longest delay of a token, in seconds."""
 

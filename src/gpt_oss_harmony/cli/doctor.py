@@ -32,8 +32,6 @@ from .input import InputError
 from .options import add_engine, add_port, given_engine_options, positive
 from .runtime import bind, state_folder
 
-__all__ = ["DOCTOR", "Finding"]
-
 _PACKAGES = (
     *("torch", "transformers", "accelerate", "kernels", "triton", "flash-attn", "flash-attn-3"),
     *(

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from ..engines import Completion
 
 
-__all__ = ["CHECK", "GENERATE", "GRAMMAR"]
-
-
 class _Grammar(Command):
     name = "grammar"
     purpose = "check what a model writes"

@@ -23,19 +23,6 @@ from ..conversation.messages import Conversation
 from ..errors import HarmonyError
 from .output import Output
 
-__all__ = [
-    "InputError",
-    "UsageError",
-    "add_file",
-    "add_request",
-    "iso_date",
-    "named_in_errors",
-    "read_json",
-    "read_request",
-    "read_text",
-    "warn_if_shared",
-]
-
 STANDARD_INPUT = "-"
 
 _JSON_PROBLEMS = {

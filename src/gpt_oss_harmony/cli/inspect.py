@@ -23,9 +23,6 @@ from .runtime import listen, open_watched
 if TYPE_CHECKING:
     import socket
 
-
-__all__ = ["INSPECT", "page_fragment"]
-
 _HOST = "127.0.0.1"
 
 _LONGEST_FRAGMENT = 100_000

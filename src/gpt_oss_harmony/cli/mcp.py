@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
     from ..tools.tool import Tool
 
-
-__all__ = ["MCP"]
-
 _GRACE = 3  # seconds for running calls, when the server ends
 
 

@@ -17,8 +17,6 @@ from .command import Command
 from .options import add_color
 from .output import Output
 
-__all__ = ["MODELS"]
-
 
 class _Models(Command):
     name = "models"

@@ -30,29 +30,6 @@ if TYPE_CHECKING:
     from ..tools.tool import Tool
 
 
-__all__ = [
-    "add_api_keys",
-    "add_built_in_tools",
-    "add_color",
-    "add_engine",
-    "add_format",
-    "add_mcp",
-    "add_model",
-    "add_port",
-    "add_sampling",
-    "add_schema_dialect",
-    "api_keys",
-    "given_engine_options",
-    "natural",
-    "open_tools",
-    "positive",
-    "role_named",
-    "role_names",
-    "sampling_of",
-    "tool_options_given",
-]
-
-
 def positive(text: str, least: int = 1) -> int:
     """Read an integer from 1, for the `type` of an argument."""
     if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < least:

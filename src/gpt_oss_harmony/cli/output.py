@@ -12,8 +12,6 @@ from typing import Any, TypeAlias
 from ..conversation.content import TextContent
 from ..conversation.messages import Message, Role
 
-__all__ = ["Output", "Style", "json_lines", "style_of", "write_message"]
-
 Style: TypeAlias = str
 """The kind of a text, such as a channel or a role; `_CODES` has the colours."""
 

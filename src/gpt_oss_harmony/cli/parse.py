@@ -15,8 +15,6 @@ from .input import InputError, add_file, named_in_errors, read_text
 from .options import add_color, add_format, role_named, role_names
 from .output import Output, json_lines, write_message
 
-__all__ = ["DECODE", "ENCODE", "PARSE"]
-
 
 class _Parse(Command):
     name = "parse"

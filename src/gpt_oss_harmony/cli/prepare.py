@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ..training.files import Preparation, PrepareSettings, Progress
     from ..training.files.addresses import RemotePath
 
-__all__ = ["PREPARE"]
-
 _REJECTED_SHOWN = 8
 _UNUSED_SHOWN = 8
 

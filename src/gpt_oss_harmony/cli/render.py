@@ -22,8 +22,6 @@ from .input import InputError, add_file, add_request, named_in_errors, read_json
 from .options import add_color, add_format, add_schema_dialect, role_named, role_names
 from .output import Output, json_lines, style_of
 
-__all__ = ["RENDER", "SCHEMA", "TEMPLATE"]
-
 
 class _Render(Command):
     name = "render"

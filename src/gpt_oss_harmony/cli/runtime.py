@@ -19,20 +19,6 @@ from .input import InputError, UsageError
 if TYPE_CHECKING:
     from ..engines import Engine
 
-
-__all__ = [
-    "EventLoop",
-    "bind",
-    "described",
-    "engine_options",
-    "follow_rank_0",
-    "let_threads_sleep",
-    "listen",
-    "open_watched",
-    "start_listening",
-    "state_folder",
-]
-
 _BACKLOG = 2048  # connections that wait to be accepted
 
 _Result = TypeVar("_Result")

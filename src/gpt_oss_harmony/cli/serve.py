@@ -47,9 +47,6 @@ if TYPE_CHECKING:
 
     from ..server.store import KeyRecord
 
-
-__all__ = ["KEYS", "SERVE", "add_database", "database_url"]
-
 _MOST_DAYS = 36_500
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")
 

@@ -17,21 +17,6 @@ from typing import Any, Literal
 
 from .tool_namespaces import ToolNamespaceConfig, namespace_of
 
-__all__ = [
-    "BUILT_IN_TOOLS",
-    "MCP_CALL",
-    "BuiltInTool",
-    "CallItem",
-    "built_in_recipients",
-    "call_item",
-    "has_files",
-    "is_built_in",
-    "is_call_item",
-    "read_code",
-    "requested_tool",
-    "tools_with_container",
-]
-
 
 @dataclass(frozen=True)
 class CallItem:

@@ -10,17 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .tool_namespaces import ToolDescription, ToolNamespaceConfig
 
-__all__ = [
-    "CHANNELS",
-    "ChannelConfig",
-    "Content",
-    "DeveloperContent",
-    "ReasoningEffort",
-    "ResponseFormat",
-    "SystemContent",
-    "TextContent",
-]
-
 _Self = TypeVar("_Self", bound="_ToolContent")
 
 

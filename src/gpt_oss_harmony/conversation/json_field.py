@@ -10,18 +10,6 @@ from typing import Any
 
 from ..errors import ConversationError
 
-__all__ = [
-    "NOTHING",
-    "JsonField",
-    "ReadObject",
-    "RequestObject",
-    "missing_field",
-    "noting",
-    "refuse_constant",
-    "shown",
-    "unread_in",
-]
-
 
 def refuse_constant(name: str) -> Any:
     """Raise `ValueError` for NaN and Infinity, as the `parse_constant` of `json.loads`."""

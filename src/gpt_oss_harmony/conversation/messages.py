@@ -23,21 +23,6 @@ from .content import Content, DeveloperContent, SystemContent, TextContent
 from .json_field import missing_field, shown
 from .tool_namespaces import ToolDescription
 
-__all__ = [
-    "INVISIBLE",
-    "INVISIBLE_RUN",
-    "ROLES",
-    "Author",
-    "Conversation",
-    "Header",
-    "Message",
-    "Role",
-    "checked_conversation",
-    "declared_tools",
-    "declares_functions",
-    "is_answer",
-]
-
 _Model = TypeVar("_Model", bound=BaseModel)
 
 INVISIBLE = (

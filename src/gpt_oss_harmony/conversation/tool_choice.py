@@ -6,8 +6,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from .json_field import JsonField
 
-__all__ = ["NamedTools", "ToolChoice", "ToolMode", "named_tools"]
-
 ToolMode: TypeAlias = Literal["none", "auto", "required"]
 
 _MODES: tuple[ToolMode, ...] = ("none", "auto", "required")

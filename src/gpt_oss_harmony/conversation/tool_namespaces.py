@@ -10,8 +10,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, field_validator
 
-__all__ = ["ToolDescription", "ToolNamespaceConfig", "namespace_of"]
-
 
 class ToolDescription(BaseModel):
     """One callable tool; `parameters` is the JSON Schema of its arguments.

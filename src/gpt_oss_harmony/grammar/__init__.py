@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Any
 from ..installation import needing_extra
 
 with needing_extra("grammars need", "grammar"):
+    from ..conversation.tool_choice import ToolChoice
     from .closing import ClosingMatcher, way_to_the_end
     from .errors import GrammarError, StepLimitError
     from .gbnf import turn_gbnf
     from .json_schema import LoosenedSchema, enforceable_schema, loosened_schema
     from .matcher import BITMASK_WORDS, Matcher, Mismatch, fill_bitmasks, find_mismatch
-    from .options import Call, ToolChoice, TurnOptions, declared_calls
+    from .options import Call, TurnOptions, declared_calls
     from .rules import TurnGrammar
     from .structural_tag import structural_tag
     from .text_formats import TextFormat

@@ -25,8 +25,6 @@ from .matcher import BITMASK_WORDS, Matcher
 from .number_limits import forbid, is_allowed, open_text
 from .shortest import TextRule, needs_of
 
-__all__ = ["ClosingMatcher", "way_to_the_end"]
-
 WAY_LIMIT = 1_000
 """The most tokens of a way."""
 

@@ -24,8 +24,6 @@ from ..tokens.special_tokens import FIRST_SPECIAL
 from ..tokens.vocabulary import load_vocabulary
 from .token_table import JSON_OPTIONS, token_table
 
-__all__ = ["ENGINE_FUEL", "TRIAL_FUEL", "Trial", "try_schema"]
-
 ENGINE_FUEL = 200_000
 """The fuel for one token in vLLM and other engines; it is the default of llguidance."""
 

@@ -7,8 +7,6 @@ from typing import TypeAlias
 
 from ..errors import HarmonyError
 
-__all__ = ["GrammarError", "Report", "StepLimitError", "raise_error"]
-
 
 class GrammarError(ValueError, HarmonyError):
     """A schema, tool choice or option cannot be enforced token by token.

@@ -33,8 +33,6 @@ from .rules import (
 )
 from .text_formats import TEXT_PATTERN
 
-__all__ = ["turn_gbnf"]
-
 _PATTERN_PART = re.compile(r"\[(?:[^\]\\]|\\.)*\]|\\?.")
 _OPERATORS = frozenset("()|*+?")
 _MOST_REPEATED = 1_000  # llama.cpp rejects 2,000

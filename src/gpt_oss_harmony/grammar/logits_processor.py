@@ -29,8 +29,6 @@ except ImportError as error:
         missing_package("GrammarLogitsProcessor needs", error, "transformers")
     ) from error
 
-__all__ = ["GrammarLogitsProcessor"]
-
 
 class _Row:
     """A row: the number of tokens that its matcher took; later tokens follow the turn's end."""

@@ -29,15 +29,6 @@ from .number_limits import (
 )
 from .token_table import MODEL_VOCABULARY_SIZE, token_table
 
-__all__ = [
-    "BITMASK_WORDS",
-    "MaskSource",
-    "Matcher",
-    "Mismatch",
-    "fill_bitmasks",
-    "find_mismatch",
-]
-
 # Matchers
 
 if TYPE_CHECKING:

@@ -18,17 +18,6 @@ from ..encoding import load_harmony_encoding
 from ..tokens.special_tokens import FIRST_SPECIAL, MESSAGE
 from ..tokens.vocabulary import load_vocabulary
 
-__all__ = [
-    "NUMBERS_LINE",
-    "forbid",
-    "is_allowed",
-    "large_numbers",
-    "may_be_refused",
-    "open_text",
-    "refused_after",
-    "text_token",
-]
-
 NUMBERS_LINE = "// numbers: 64-bit\n"
 """A comment in grammars whose JSON has only such numbers."""
 

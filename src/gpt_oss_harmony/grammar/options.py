@@ -17,15 +17,6 @@ from .json_schema.budget import STEP_LIMIT
 from .text_formats import TextFormat
 from .token_table import WHITE_SPACE
 
-__all__ = [
-    "Call",
-    "ToolChoice",
-    "TurnOptions",
-    "chosen_calls",
-    "declared_calls",
-    "requested_schemas",
-]
-
 
 def _tool_name(tool: JsonField) -> str:
     """Read the name of a function, or the type of a built-in tool."""

@@ -15,23 +15,6 @@ from ..tokens.special_tokens import SPECIAL_TEXTS
 from .number_limits import NUMBERS_LINE
 from .text_formats import TEXT_PATTERN
 
-__all__ = [
-    "Body",
-    "Choice",
-    "ClientText",
-    "FreeText",
-    "JsonText",
-    "Literal",
-    "Optional",
-    "Part",
-    "Repeat",
-    "RuleName",
-    "Rules",
-    "Sequence",
-    "Special",
-    "TurnGrammar",
-]
-
 
 class Literal(NamedTuple):
     """A text that stands in the turn as it is."""

@@ -18,8 +18,6 @@ from .json_schema.pattern_automata import TooLargeError, character_steps, patter
 from .json_schema.pattern_parser import Alternatives, Characters, Edge, Node, Repeat, read_pattern
 from .json_schema.patterns import node_lengths
 
-__all__ = ["Needs", "TextRule", "needs_of"]
-
 _JSON_RULE = re.compile(r"^\w+: %json (\{.*\})$", re.MULTILINE)
 _SETS = 600
 _ROUNDS = 40

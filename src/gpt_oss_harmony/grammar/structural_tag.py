@@ -44,8 +44,6 @@ from .rules import (
 from .turn import turn_grammar
 from .xgrammar_schema import xgrammar_schema
 
-__all__ = ["structural_tag", "tag_of_grammar"]
-
 Format = dict[str, Any]
 """A format object of xgrammar."""
 

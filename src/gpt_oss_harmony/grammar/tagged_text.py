@@ -17,8 +17,6 @@ from .json_schema.documents import child_pointer
 from .text_formats import TEXT_PATTERN, TextFormat, text_rule
 from .token_table import WHITE_SPACE
 
-__all__ = ["tagged_text"]
-
 LEVEL_LIMIT = 20
 """The deepest nesting of formats."""
 

@@ -14,8 +14,6 @@ from llguidance.gbnf_to_lark import gbnf_to_lark
 from .errors import GrammarError
 from .matcher import Matcher
 
-__all__ = ["TEXT_PATTERN", "TextFormat", "text_rule"]
-
 # After a "<" comes text without "<" that cannot become <|word|>. The alternatives begin with a
 # repetition if possible, because llguidance then uses the masks that it computed in advance.
 _WORD = r"[a-z_0-9]+"

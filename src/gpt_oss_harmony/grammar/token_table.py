@@ -14,18 +14,6 @@ from ..encoding import load_harmony_encoding
 from ..tokens.special_tokens import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TEXTS
 from ..tokens.vocabulary import load_vocabulary
 
-__all__ = [
-    "COMPACT_JSON_OPTIONS",
-    "JSON_OPTIONS",
-    "MODEL_VOCABULARY_SIZE",
-    "WHITE_SPACE",
-    "build_tables",
-    "for_llguidance_1_0",
-    "token_table",
-    "with_any_spelling",
-    "with_token_ids",
-]
-
 MODEL_VOCABULARY_SIZE = 201_088
 """The number of logits of the gpt-oss models; the format's last special token has none."""
 

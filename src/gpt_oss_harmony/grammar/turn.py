@@ -51,8 +51,6 @@ from .tagged_text import tagged_text
 from .text_formats import TextFormat, text_rule
 from .token_table import WHITE_SPACE
 
-__all__ = ["TurnConstraint", "begun_answer", "turn_constraint", "turn_grammar"]
-
 
 def _content_type(*names: str) -> Part:
     """Write a content type, or none."""

@@ -18,8 +18,6 @@ from .errors import GrammarError
 from .json_schema.documents import child_pointer, plain_schema
 from .options import TurnOptions, declared_calls, requested_schemas
 
-__all__ = ["Violation", "find_violations"]
-
 _BACKTRACK_LIMIT = 100_000
 _SHOWN = 300
 _VIOLATION_LIMIT = 20

@@ -12,8 +12,6 @@ import re
 
 from ..typescript.json_text import JsonValue, Schema
 
-__all__ = ["xgrammar_schema"]
-
 _KEYWORDS = {
     "null": (),
     "boolean": (),

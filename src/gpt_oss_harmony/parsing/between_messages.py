@@ -26,14 +26,6 @@ from .recovery import RecoveryKind
 from .state import NO_TOKEN, ParserState, Phase, Row, TokenKind, spelling
 from .unmarked_text import split_last_header, split_plain_text
 
-__all__ = [
-    "BETWEEN",
-    "ENDED_TEXT",
-    "add_plain_text",
-    "add_whole_message",
-    "ends_in_header",
-]
-
 _MARKER_TEXTS = frozenset(SPECIAL_TEXTS[token] for token in (START, *HEADER_PARTS, *STOP_TOKENS))
 _SPELLED = re.compile("|".join(map(re.escape, _MARKER_TEXTS)))
 _HEADER_WORDS = frozenset((*ROLES, *CHANNELS))

@@ -38,21 +38,6 @@ from .state import (
     spelling,
 )
 
-__all__ = [
-    "OPEN_CALL",
-    "OPEN_CODE",
-    "after_cut_call",
-    "calls_tool",
-    "is_call",
-    "is_rest_of_call",
-    "leave_out_rest",
-    "mend",
-    "names_tool",
-    "note_call",
-    "permitted",
-    "waits_in_call",
-]
-
 _RECIPIENT = re.compile(r"\bto=([\w.-]+)")
 _STRING = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
 _LONGEST_LINE = 1000

@@ -48,8 +48,6 @@ from .recovery import DamagedHeader, RecoveryKind
 from .state import NO_TOKEN, ParserState, Phase, Row, SuspendedBody, TokenKind, spelling
 from .unmarked_text import split_last_header
 
-__all__ = ["FIRST_WORDS", "HEADER"]
-
 _RECIPIENT_AT_END = re.compile(r"\bto=([\w.-]+)\s*$")
 _HEADER_MARKER_TEXTS = frozenset({CHANNEL_TEXT, CONSTRAIN_TEXT})
 _FIRST_WORDS = re.compile(

@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from .recovery import RecoveryKind as Kind
 
-__all__ = ["COST", "Edit", "EditRow"]
-
 
 class EditRow(NamedTuple):
     """The kind that an edit is noted as (None: not by itself), its cost, and the cost's reason."""

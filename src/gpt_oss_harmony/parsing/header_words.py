@@ -20,31 +20,6 @@ from ..conversation.messages import INVISIBLE, INVISIBLE_RUN, ROLES, Role
 from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, FIRST_SPECIAL
 from ..tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "KNOWN_TYPES",
-    "LONGEST_LOOP",
-    "LONGEST_NAME",
-    "MOST_WORDS",
-    "QUOTES",
-    "TYPES",
-    "NamedTool",
-    "Piece",
-    "Unlooped",
-    "Word",
-    "answers_assistant",
-    "begins_later_word",
-    "body_words",
-    "find_tool",
-    "header_words",
-    "is_dirt",
-    "nearest_channel",
-    "nearest_role",
-    "plain_name",
-    "split_header",
-    "split_words",
-    "without_loops",
-]
-
 TYPES = ("json", "code")
 KNOWN_TYPES = frozenset((*TYPES, *(CONSTRAIN_TEXT + name for name in TYPES)))
 _LATER_WORDS = ("to=", *TYPES, *CHANNELS)

@@ -42,8 +42,6 @@ from .header_words import (
 from .recovery import RecoveryKind as Kind
 from .sound_header import read_sound
 
-__all__ = ["Note", "Reading", "read_header", "read_unfinished"]
-
 WIDTH = 24
 """The most readings that are kept after each word; without a limit, each word may double them. Of
 3,000 turns from `scripts/recovery/damage.py`, all are read alike with 4 and with 1,000."""

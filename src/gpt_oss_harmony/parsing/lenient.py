@@ -16,8 +16,6 @@ from .damaged_headers import FIRST_WORDS, HEADER
 from .recovery import RecoveryKind
 from .state import ParserState, Phase, Row, TokenKind, Transitions, spelling
 
-__all__ = ["LENIENT_TRANSITIONS"]
-
 
 def _leave_out_special(parser: ParserState, token: int) -> None:
     _release_role(parser)

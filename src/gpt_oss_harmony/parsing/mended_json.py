@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 from ..conversation.json_field import refuse_constant
 
-__all__ = ["Mend", "MendedJson", "mend_json"]
-
 LONGEST_TEXT = 1_000_000
 """Characters: longer text is not mended."""
 

@@ -31,9 +31,6 @@ from .state import (
 )
 from .strict import STRICT_TRANSITIONS
 
-__all__ = ["ContentDelta", "StreamableParser", "parse_messages"]
-
-
 ALL_REPAIRS = frozenset(RecoveryKind)
 
 _STOPS: dict[int | None, str] = {RETURN: "return", CALL: "call", END: "end"}

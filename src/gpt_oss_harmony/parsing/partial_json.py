@@ -15,8 +15,6 @@ from ..errors import HarmonyError
 from .mended_json import Mend, mend_json
 from .state import ContentDelta
 
-__all__ = ["LEVEL_LIMIT", "JsonBodies", "JsonBody", "JsonDelta", "JsonTextError", "PartialJson"]
-
 Path: TypeAlias = tuple[str | int, ...]
 """The names and indices that lead from the whole value to one inside it."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["WITHOUT_UNMARKED_CALLS", "DamagedHeader", "Recovery", "RecoveryKind"]
-
 
 class RecoveryKind(str, Enum):
     """Kinds of damage in the model's tokens, and how the lenient parser reads each."""

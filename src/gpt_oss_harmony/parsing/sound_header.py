@@ -27,8 +27,6 @@ from .header_words import (
 )
 from .strict import HeaderError, read_header
 
-__all__ = ["read_sound"]
-
 _NAMED_AUTHOR = re.compile(rf" *({'|'.join({*ROLES} - {'tool'})}):(\S+)")
 _WHITE_SPACE = re.compile(r"\s")
 

@@ -44,23 +44,6 @@ from ..tokens.special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS
 from ..tokens.tokenizer import ASSISTANT, Tokenizer
 from .recovery import DamagedHeader, Recovery, RecoveryKind
 
-__all__ = [
-    "Action",
-    "ContentDelta",
-    "MendCheck",
-    "OpenJson",
-    "ParserState",
-    "Phase",
-    "Row",
-    "StreamState",
-    "SuspendedBody",
-    "TokenKind",
-    "Transitions",
-    "decode_next",
-    "message_of",
-    "spelling",
-]
-
 
 class StreamState(Enum):
     """The part of a message that the parser expects next: its start, its header or its body."""

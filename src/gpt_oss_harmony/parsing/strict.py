@@ -35,8 +35,6 @@ from ..tokens.special_tokens import (
 from ..tokens.tokenizer import Tokenizer
 from .state import ParserState, Phase, Row, TokenKind, Transitions
 
-__all__ = ["STRICT_TRANSITIONS", "HeaderError", "read_header"]
-
 CONTENT_TYPES = frozenset({"json", "code", "text"})
 """Words that are a content type if they are alone, although they could be a recipient."""
 

@@ -14,8 +14,6 @@ from ..conversation.messages import Header, Role
 from .header_words import Piece, without_loops
 from .least_cost import read_unfinished
 
-__all__ = ["split_last_header", "split_plain_text"]
-
 _CHANNEL = "|".join(CHANNELS)
 _LOST_MARKERS = re.compile(
     rf"assistant(?={_CHANNEL})"

@@ -9,8 +9,6 @@ from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Future
 from typing import Any, Generic, NoReturn, TypeVar
 
-__all__ = ["DEFAULT_CACHE_BYTES", "BoundedCache", "SharedCache", "fingerprint"]
-
 DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 """The default size of an encoding's cache of rendered messages."""
 

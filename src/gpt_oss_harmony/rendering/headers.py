@@ -22,8 +22,6 @@ from ..conversation.messages import INVISIBLE, ROLES, Header, Message, Role
 from ..errors import ConversationError
 from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, MESSAGE, START
 
-__all__ = ["HeaderChange", "HeaderPiece", "check_header", "header_pieces", "renderable_messages"]
-
 HeaderPiece: TypeAlias = "str | int"
 """Text, or the id of a special token."""
 

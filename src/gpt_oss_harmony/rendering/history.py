@@ -21,13 +21,6 @@ from collections.abc import Sequence
 from ..conversation.built_in_tools import is_built_in
 from ..conversation.messages import Message, Role
 
-__all__ = [
-    "analysis_before_first_final",
-    "is_reasoning",
-    "past_reasoning",
-    "without_past_reasoning",
-]
-
 
 def analysis_before_first_final(messages: Sequence[Message]) -> frozenset[int]:
     """Return the indices of the messages that the reference drops.

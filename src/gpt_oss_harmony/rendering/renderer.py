@@ -26,8 +26,6 @@ from .headers import header_pieces
 from .history import analysis_before_first_final, past_reasoning
 from .system_prompt import PromptWriter
 
-__all__ = ["Rendered", "Renderer", "Segment", "SegmentKind"]
-
 
 class SegmentKind(str, Enum):
     """The part of a message that a segment is."""

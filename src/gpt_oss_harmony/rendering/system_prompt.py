@@ -26,8 +26,6 @@ from ..typescript.reference_dialect import reference_schema_to_typescript
 from ..typescript.writer import schema_to_typescript
 from .cache import BoundedCache, fingerprint
 
-__all__ = ["PromptWriter", "tool_declaration"]
-
 _SCHEMA_WRITERS = {
     "typescript": schema_to_typescript,
     "reference": reference_schema_to_typescript,

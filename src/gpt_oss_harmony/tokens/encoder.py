@@ -21,8 +21,6 @@ from .quicktok_core import QuicktokCore
 from .tiktoken_core import TiktokenCore
 from .vocabulary import load_vocabulary
 
-__all__ = ["CHOICE", "Encoder", "FirstTexts", "installed_encoder", "new_encoder"]
-
 CHOICE = "HARMONY_TOKENIZER"
 """The environment variable that chooses the encoder: ``tiktoken`` or ``quicktok``."""
 

@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 
 from .vocabulary import load_vocabulary
 
-__all__ = ["PythonEncoder", "ascii_words", "merged", "without_surrogates", "words"]
-
 
 class _Classes(NamedTuple):
     """Classes of characters, as they stand inside the brackets of a pattern of `re`."""

@@ -21,8 +21,6 @@ from .special_tokens import FIRST_SPECIAL
 from .tiktoken_core import TiktokenCore, id_list
 from .vocabulary import load_vocabulary
 
-__all__ = ["QuicktokCore", "sample_texts"]
-
 _LONG_TEXT = 100_000
 """Characters; the list of a longer text's ids is built in parts, so that other threads can run."""
 

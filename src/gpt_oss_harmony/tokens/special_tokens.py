@@ -6,26 +6,6 @@ reserved, and their spelling contains their id. tiktoken's ``o200k_harmony`` has
 
 from __future__ import annotations
 
-__all__ = [
-    "CALL",
-    "CHANNEL",
-    "CHANNEL_TEXT",
-    "CONSTRAIN",
-    "CONSTRAIN_TEXT",
-    "END",
-    "END_OF_TEXT",
-    "FIRST_SPECIAL",
-    "HEADER_PARTS",
-    "MESSAGE",
-    "RETURN",
-    "SPECIAL_IDS",
-    "SPECIAL_TEXTS",
-    "START",
-    "START_OF_TEXT",
-    "STOP_TOKENS",
-    "VOCABULARY_SIZE",
-]
-
 START_OF_TEXT = 199998
 END_OF_TEXT = 199999
 RETURN = 200002

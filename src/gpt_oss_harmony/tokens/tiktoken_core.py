@@ -14,8 +14,6 @@ from typing import Any
 from .special_tokens import SPECIAL_IDS, SPECIAL_TEXTS, VOCABULARY_SIZE
 from .vocabulary import load_vocabulary
 
-__all__ = ["TESTED_TIKTOKEN", "WORD_PATTERN", "TiktokenCore", "id_list"]
-
 # How o200k_base cuts text into words before byte pairs are merged. \p{..} are Unicode classes.
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"

@@ -17,18 +17,6 @@ from .special_tokens import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TEXTS, VOCABULAR
 from .tiktoken_core import TiktokenCore
 from .vocabulary import Vocabulary, load_vocabulary
 
-__all__ = [
-    "ASSISTANT",
-    "Tokenizer",
-    "collection_of_ids",
-    "id_array",
-    "integer",
-    "load_tokenizer",
-    "special_positions",
-    "token_id",
-    "token_ids",
-]
-
 ASSISTANT = 173781
 """The token "assistant". In a body it may be the role of a header that lacks ``<|start|>``."""
 

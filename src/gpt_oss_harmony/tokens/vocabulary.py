@@ -17,8 +17,6 @@ from itertools import accumulate, chain, pairwise
 from ..errors import VocabularyError
 from .special_tokens import FIRST_SPECIAL
 
-__all__ = ["BLOCK", "Vocabulary", "load_vocabulary"]
-
 _FILE = "o200k_base.vocab"
 _SHA256 = "8b314bcbdb4ef34a3b08f0b6169ad9627df13f002bca3eacdd9929b503adc209"
 

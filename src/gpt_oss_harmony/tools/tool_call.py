@@ -11,8 +11,6 @@ from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 from ..tokens.python_encoder import without_surrogates
 from .tool import ToolError
 
-__all__ = ["CalledFunction", "read_arguments", "read_call"]
-
 _SAFE_INTEGER = 2**53 - 1  # the largest integer that every JSON reader reads as the same number
 
 

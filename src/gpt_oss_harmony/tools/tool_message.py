@@ -10,8 +10,6 @@ from pydantic import Field
 from ..conversation.messages import Author, Message, Role
 from ..tokens.python_encoder import without_surrogates
 
-__all__ = ["Attachment", "ToolMessage", "failure_message", "tool_message"]
-
 
 @dataclass(frozen=True)
 class Attachment:

@@ -18,16 +18,6 @@ from ..apis.conversation_builder import PART_TYPES
 from ..conversation.json_field import NOTHING, JsonField
 from ..conversation.messages import Role
 
-__all__ = [
-    "WEIGHT_FIELDS",
-    "completed_chat",
-    "json_text",
-    "parsed_json",
-    "read_weight",
-    "template_arguments",
-    "unlearnable",
-]
-
 
 def parsed_json(field: JsonField) -> JsonField:
     """Parse a field that is text; leave any other value unchanged.

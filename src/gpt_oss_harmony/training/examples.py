@@ -31,21 +31,6 @@ from .sequence_plan import (
     shortest_window,
 )
 
-__all__ = [
-    "IGNORED",
-    "MessageTokens",
-    "PromptDifference",
-    "ReadExamples",
-    "TokenSpan",
-    "TrainingExample",
-    "find_prompt_difference",
-    "inference_prompt",
-    "least_context_length",
-    "planned_example",
-    "read_examples",
-    "training_examples",
-]
-
 IGNORED = -100
 """The label of a token that is not trained on, as in PyTorch and Transformers."""
 

@@ -8,8 +8,6 @@ from typing import Literal, TypeAlias, get_args
 from ..config import HeaderStyle, RenderConversationConfig, SchemaDialect
 from ..errors import wrong_type
 
-__all__ = ["TrainedTurns", "TrainingOptions"]
-
 TrainedTurns: TypeAlias = Literal["all", "last"]
 """The turns to train on: all turns of the assistant, or only its last turn, which follows the last
 message that is not by the assistant or a tool."""

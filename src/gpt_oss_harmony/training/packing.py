@@ -9,8 +9,6 @@ from itertools import accumulate
 
 from .examples import TrainingExample
 
-__all__ = ["PackedSequence", "pack", "packed_groups"]
-
 
 @dataclass(frozen=True)
 class PackedSequence:

@@ -17,8 +17,6 @@ from ..encoding import load_harmony_encoding
 from ..parsing.parser import StreamableParser
 from ..tokens.special_tokens import STOP_TOKENS
 
-__all__ = ["RenderedText", "holds_rendered_text", "read_rendered"]
-
 _START, _OPENING = "<|start|>", "<|start|>assistant"
 _COLUMNS = ("text", "prompt")
 

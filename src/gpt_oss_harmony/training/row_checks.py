@@ -15,17 +15,6 @@ from ..conversation.content import CHANNELS, DeveloperContent
 from ..conversation.json_field import refuse_constant
 from ..conversation.messages import Conversation, Message, Role, declared_tools, is_answer
 
-__all__ = [
-    "FINDINGS",
-    "REJECTED_FINDINGS",
-    "Finding",
-    "FindingKind",
-    "find_after_trained",
-    "find_in_opening",
-    "find_in_repairs",
-    "find_in_trained",
-]
-
 FindingKind: TypeAlias = Literal[
     "markup",
     "calls",

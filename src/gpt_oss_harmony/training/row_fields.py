@@ -20,8 +20,6 @@ from ..conversation.messages import Author, Message
 from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 from .chat_rows import WEIGHT_FIELDS
 
-__all__ = ["unused_chat_fields", "unused_harmony_fields"]
-
 
 def unused_chat_fields(
     row: ReadObject, request: Mapping[str, Any], others: Collection[str], container: str

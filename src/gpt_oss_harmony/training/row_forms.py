@@ -30,8 +30,6 @@ from ..errors import ConversationError
 from .chat_rows import json_text, parsed_json
 from .rendered_rows import holds_rendered_text
 
-__all__ = ["ROW_FORMS", "RowForm", "as_chat", "detect_form", "spoken"]
-
 RowForm: TypeAlias = Literal[
     "harmony", "chat", "sharegpt", "responses", "completion", "alpaca", "rendered"
 ]

@@ -54,19 +54,6 @@ from .row_fields import unused_chat_fields, unused_harmony_fields
 from .row_forms import RowForm, as_chat, detect_form
 from .sequence_plan import untrainable_reason
 
-__all__ = [
-    "ReadRow",
-    "RejectedRow",
-    "RowDates",
-    "examples_of",
-    "later_openings",
-    "parse_line",
-    "read_row",
-    "row_examples",
-    "stream_examples",
-    "without_nulls",
-]
-
 
 class RejectedRow(ConversationError):
     """A row has no examples, or examples that must not be trained on.

@@ -22,16 +22,6 @@ from ..conversation.messages import Message, Role, declares_functions, is_answer
 from ..rendering.history import is_reasoning, past_reasoning
 from .options import TrainingOptions
 
-__all__ = [
-    "Entry",
-    "Plan",
-    "fitting_windows",
-    "kept_in_prompt",
-    "plan_sequences",
-    "shortest_window",
-    "untrainable_reason",
-]
-
 
 class Entry(NamedTuple):
     """A message of an example, by its index, and whether the example trains on it."""

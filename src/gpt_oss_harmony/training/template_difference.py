@@ -23,8 +23,6 @@ from .examples import training_examples
 from .options import TrainingOptions
 from .sequence_plan import kept_in_prompt
 
-__all__ = ["TemplateDifference", "find_template_difference"]
-
 _SHOWN = 24  # tokens after the difference
 _GENERATION = re.compile(r"{%(-?)\s*(end)?generation\s*(-?)%}")
 

@@ -29,8 +29,6 @@ from .examples import IGNORED
 from .options import TrainingOptions
 from .sequence_plan import kept_in_prompt
 
-__all__ = ["TokenSequence"]
-
 _OPENINGS = (Role.SYSTEM, Role.DEVELOPER)
 
 

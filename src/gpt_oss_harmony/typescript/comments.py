@@ -10,18 +10,6 @@ from collections.abc import Iterable
 
 from .json_text import JsonValue, Schema, compact_json, quoted
 
-__all__ = [
-    "LINE_BREAK",
-    "comment_lines",
-    "default_text",
-    "description_lines",
-    "escaped_json",
-    "example_lines",
-    "indented",
-    "text_of",
-    "title_lines",
-]
-
 
 def text_of(schema: JsonValue, keyword: str) -> str | None:
     """Return a keyword's value if it is text, else None."""

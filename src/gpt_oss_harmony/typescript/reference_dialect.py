@@ -9,8 +9,6 @@ from __future__ import annotations
 from .comments import text_of
 from .json_text import JsonValue, Schema, compact_json, json_value
 
-__all__ = ["reference_schema_to_typescript"]
-
 
 def reference_schema_to_typescript(schema: JsonValue, indent: str = "") -> str:
     """Write a schema with every quirk of the reference.

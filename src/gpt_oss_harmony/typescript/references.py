@@ -12,8 +12,6 @@ from urllib.parse import unquote
 from .comments import text_of
 from .json_text import JsonValue, Schema
 
-__all__ = ["inline_references", "variants_of"]
-
 REFERENCE_NESTING_LIMIT = 32
 """A `$ref` inside more nested schemas than this is written as a name."""
 

@@ -23,8 +23,6 @@ from .comments import (
 from .json_text import JsonValue, Schema, json_value, quoted
 from .references import NAMED_SCHEMAS, inline_references, variants_of
 
-__all__ = ["schema_to_typescript"]
-
 
 def schema_to_typescript(schema: JsonValue, indent: str = "") -> str:
     """Write a JSON Schema as a TypeScript type.

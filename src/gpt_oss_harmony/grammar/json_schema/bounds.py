@@ -21,17 +21,6 @@ from .constraints import exact
 from .patterns import unwritable
 from .states import Shape
 
-__all__ = [
-    "PropertyChoice",
-    "check_writable",
-    "coarser_steps",
-    "missed_numbers",
-    "plain_bound",
-    "plain_number",
-    "property_choices",
-    "safe_bounds",
-]
-
 Bound: TypeAlias = tuple[Fraction, bool]
 """A number, and whether it is excluded."""
 

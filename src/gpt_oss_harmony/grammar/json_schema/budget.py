@@ -17,8 +17,6 @@ from typing import TypeVar
 
 from ..errors import GrammarError
 
-__all__ = ["STEP_LIMIT", "Budget", "budget_of", "cached", "spend"]
-
 STEP_LIMIT = 1_500_000
 """The most steps of a schema, unless the caller sets another number: about a second."""
 

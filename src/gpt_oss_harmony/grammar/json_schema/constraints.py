@@ -15,8 +15,6 @@ from ..errors import GrammarError
 from .documents import child_pointer
 from .patterns import pattern_accepts
 
-__all__ = ["TYPES", "Constraints", "Refusal", "canonical", "exact", "higher", "lower", "type_of"]
-
 TYPES = ("null", "boolean", "number", "string", "array", "object")
 
 

@@ -14,8 +14,6 @@ from .states import Shape, State
 from .terms import Overlap
 from .witnesses import possible_types
 
-__all__ = ["Disjointness"]
-
 _PAIR_DEPTH_LIMIT = 50
 PAIR_LIMIT = 20_000
 """The most pairs of states that are compared."""

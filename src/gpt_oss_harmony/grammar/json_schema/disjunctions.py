@@ -20,8 +20,6 @@ from .keywords import dependents, listed_schemas
 from .negations import Negations, Origin
 from .terms import Disjunction, Overlap, Term
 
-__all__ = ["PLACEMENT_LIMIT", "PLACE_LIMIT", "Disjunctions"]
-
 PLACE_LIMIT = 16
 """`contains` counts items only among the first ones, at most this many."""
 

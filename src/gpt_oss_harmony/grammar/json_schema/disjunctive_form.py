@@ -23,8 +23,6 @@ from .normalization import Normalizer
 from .states import State
 from .terms import Atom, Disjunction, Overlap
 
-__all__ = ["STATE_LIMIT", "DisjunctiveForm", "build_states"]
-
 STATE_LIMIT = 5_000
 """The most states of a schema."""
 

@@ -19,8 +19,6 @@ from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
 from .budget import spend
 
-__all__ = ["REFERENCES", "Document", "child_pointer", "plain_schema"]
-
 _ONE = frozenset(
     {
         "additionalItems",

@@ -9,15 +9,6 @@ from dataclasses import dataclass
 
 from ..errors import GrammarError
 
-__all__ = [
-    "FORMATS",
-    "JOINT_PATTERNS",
-    "NARROW_PATTERNS",
-    "REFUSED_FORMATS",
-    "TextFormat",
-    "find_format",
-]
-
 
 @dataclass(frozen=True)
 class TextFormat:

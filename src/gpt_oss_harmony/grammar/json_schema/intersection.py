@@ -20,8 +20,6 @@ from .pattern_automata import select_texts, share_a_text, texts_but
 from .patterns import pattern_accepts
 from .states import Shape, State
 
-__all__ = ["PROPERTY_LIMIT", "add_items", "add_properties", "intersection"]
-
 PROPERTY_LIMIT = 1_000
 """The most names of an object: the engine's time grows with the square of their number."""
 

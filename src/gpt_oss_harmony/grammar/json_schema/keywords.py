@@ -21,15 +21,6 @@ from .pattern_automata import plain_patterns, select_texts, texts_but
 from .pattern_parser import REPEAT_LIMIT
 from .patterns import rust_pattern
 
-__all__ = [
-    "COUNT_LIMIT",
-    "apply_property_names",
-    "asserts",
-    "dependents",
-    "listed_schemas",
-    "read_constraints",
-]
-
 COUNT_LIMIT = 1_000_000
 """The largest length, number of items or number of properties."""
 

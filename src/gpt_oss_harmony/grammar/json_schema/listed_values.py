@@ -9,8 +9,6 @@ from .constraints import Constraints, canonical, type_of
 from .documents import REFERENCES, Document, child_pointer
 from .keywords import dependents, read_constraints
 
-__all__ = ["ListedValues"]
-
 TEST_LIMIT = 200_000
 """The most tests of listed values against schemas."""
 

@@ -21,14 +21,6 @@ from .states import State
 from .terms import Overlap
 from .witnesses import satisfiable_states
 
-__all__ = [
-    "LoosenedSchema",
-    "enforceable_schema",
-    "loosened_schema",
-    "narrowed_schema",
-    "outlined_schema",
-]
-
 
 def enforceable_schema(
     schema: object, pointer: str = "#", *, steps: int = STEP_LIMIT

@@ -23,8 +23,6 @@ from .keywords import dependents, read_constraints
 from .pattern_automata import select_texts, texts_but
 from .terms import Term
 
-__all__ = ["Negations", "Origin"]
-
 ONE_OF_LIMIT = 8
 """The most schemas of a `oneOf` inside a negation: each pair of them is a term."""
 

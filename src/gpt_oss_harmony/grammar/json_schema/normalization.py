@@ -25,8 +25,6 @@ from .states import circular_node
 from .terms import Atom, Case, Decisions, NormalForm, Overlap, Term
 from .unevaluated import Unevaluated
 
-__all__ = ["IN_PLACE_LIMIT", "Normalizer"]
-
 IN_PLACE_LIMIT = 200
 """The most schemas that references and ``allOf`` may join for one value."""
 

@@ -29,16 +29,6 @@ from .pattern_parser import (
 )
 from .pattern_starts import start_apart
 
-__all__ = [
-    "TooLargeError",
-    "character_steps",
-    "pattern_graph",
-    "plain_patterns",
-    "select_texts",
-    "share_a_text",
-    "texts_but",
-]
-
 PLACE_LIMIT = 50_000
 """The most places of a pattern's graph."""
 

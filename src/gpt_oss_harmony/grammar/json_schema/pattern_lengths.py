@@ -15,8 +15,6 @@ from .budget import cached, spend
 from .pattern_parser import Alternatives, Characters, Edge, Node, Repeat, Sequence
 from .patterns import WRITABLE, writable_pattern, written_pattern
 
-__all__ = ["pattern_with_length"]
-
 ALTERNATIVE_LIMIT = 1_000
 """The most alternatives of a pattern; two places that repeat need one for each character."""
 

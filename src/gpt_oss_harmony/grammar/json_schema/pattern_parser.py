@@ -14,23 +14,6 @@ from typing import TypeAlias
 from ..errors import GrammarError
 from .budget import cached, spend
 
-__all__ = [
-    "CATEGORIES",
-    "LAST",
-    "REPEAT_LIMIT",
-    "Alternatives",
-    "Characters",
-    "Edge",
-    "Node",
-    "Ranges",
-    "Repeat",
-    "Sequence",
-    "complement",
-    "merged",
-    "parse_pattern",
-    "read_pattern",
-]
-
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """Sorted ranges of code points, first and last, which do not touch each other."""
 

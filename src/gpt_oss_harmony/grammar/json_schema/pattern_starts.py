@@ -21,8 +21,6 @@ from .pattern_parser import (
     read_pattern,
 )
 
-__all__ = ["start_apart"]
-
 _MOST_PLACES = 64
 """The most characters of a start that are compared."""
 

@@ -24,18 +24,6 @@ from .pattern_parser import (
     read_pattern,
 )
 
-__all__ = [
-    "WRITABLE",
-    "has_counts",
-    "lengths",
-    "node_lengths",
-    "pattern_accepts",
-    "rust_pattern",
-    "unwritable",
-    "writable_pattern",
-    "written_pattern",
-]
-
 UNWRITABLE: Ranges = ((0x00, 0x07), (0x0B, 0x0B), (0x0E, 0x1F), (0x7F, 0x7F), (0xD800, 0xDFFF))
 """Code points that the grammar does not allow: JSON needs ``\\uXXXX`` for most of them."""
 

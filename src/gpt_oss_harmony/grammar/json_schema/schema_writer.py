@@ -32,8 +32,6 @@ from .patterns import has_counts, lengths, pattern_accepts, rust_pattern
 from .states import Shape, State
 from .witnesses import distinct_arrays, possible_types
 
-__all__ = ["SchemaWriter"]
-
 LEVEL_LIMIT = 120
 """The deepest nesting of references for the engine: at about 160 a stack of 1 MiB is full."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from ...typescript.json_text import JsonValue, Schema
 from .keywords import COUNT_LIMIT
 
-__all__ = ["simple_schema"]
-
 _SILENT = frozenset(
     {
         "$comment",

@@ -19,8 +19,6 @@ from .pattern_automata import share_a_text
 from .patterns import lengths, pattern_accepts
 from .terms import Atom
 
-__all__ = ["Shape", "State", "circular_node"]
-
 _FEW_VALUES = 8
 
 

@@ -14,8 +14,6 @@ from typing import TypeAlias
 from ...typescript.json_text import JsonValue, Schema
 from .constraints import Constraints
 
-__all__ = ["Atom", "Case", "Decisions", "Disjunction", "NormalForm", "Overlap", "Term"]
-
 
 @dataclass(eq=False)
 class Case:

@@ -22,8 +22,6 @@ from .disjunctions import Disjunctions
 from .documents import Document, child_pointer
 from .terms import Case, Disjunction, NormalForm, Term
 
-__all__ = ["CASE_LIMIT", "Unevaluated"]
-
 CASE_LIMIT = 64
 """The most cases of one keyword."""
 

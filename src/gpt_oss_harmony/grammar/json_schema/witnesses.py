@@ -12,8 +12,6 @@ from .budget import spend
 from .constraints import canonical
 from .states import Shape, State
 
-__all__ = ["UNIQUE_LIMIT", "distinct_arrays", "possible_types", "satisfiable_states"]
-
 UNIQUE_LIMIT = 2_500
 """The most items in a list of all arrays whose items differ."""
 

@@ -13,8 +13,6 @@ from ipaddress import (
     ip_network,
 )
 
-__all__ = ["AddressRules"]
-
 _PORTS = frozenset({80, 443, 8080, 8443})
 
 # The registries of special-purpose addresses (RFC 6890 and its successors). Python's own

@@ -11,8 +11,6 @@ from .page_reading import ReadPage
 from .page_reading.characters import clean_line
 from .page_reading.links import cut_text, domain_of
 
-__all__ = ["PageSource", "SearchBackend", "SearchResult", "document_page", "search_page"]
-
 _TITLE_LIMIT = 200  # characters
 _SUMMARY_LIMIT = 1000  # characters
 _URL_LIMIT = 1024  # characters that are shown

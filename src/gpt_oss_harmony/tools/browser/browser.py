@@ -14,8 +14,6 @@ from .find_in_page import find_in_page, line_of_passage
 from .page import Link, Page, write_view
 from .session import BrowserSession
 
-__all__ = ["Browser"]
-
 _MOST_RESULTS = 20
 _QUERY_LIMIT = 1000  # characters
 _ABOVE = 4  # lines that a view shows before a passage

@@ -12,8 +12,6 @@ from .page import Page
 from .page_reading.links import domain_of
 from .session import BrowserSession
 
-__all__ = ["Citation", "CitedText", "find_citations", "markdown_link", "rewrite_citations"]
-
 _MARK = re.compile(r"【(\d{1,9})(?:†([^【】]{0,200}))?】")
 _MOST_CITED = 2000  # characters of a page in an annotation, which is stored with each response
 _NOT_IN_ADDRESS = re.compile(r"[()<>\s]")  # characters that end an address in Markdown

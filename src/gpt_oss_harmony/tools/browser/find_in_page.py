@@ -12,8 +12,6 @@ from ..tool import ToolError
 from .page import Link, Page, PlainText
 from .page_reading.characters import clean_line, clean_text
 
-__all__ = ["find_in_page", "line_of_passage"]
-
 _RESULTS = 50
 _LINES = 4  # that each result shows
 _PATTERN_LIMIT = 500  # characters

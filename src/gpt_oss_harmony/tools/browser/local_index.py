@@ -18,8 +18,6 @@ from .backends import SearchResult, document_page
 from .page import Page, PlainText
 from .page_reading import ReadPage, UnreadableError, read_body
 
-__all__ = ["IndexChange", "LocalIndex"]
-
 _TYPES = {
     ".htm": "text/html",
     ".html": "text/html",

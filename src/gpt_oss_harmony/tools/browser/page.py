@@ -17,18 +17,6 @@ from pydantic import BaseModel, ConfigDict
 from ... import HarmonyEncodingName, load_harmony_encoding
 from ..tool import ToolError
 
-__all__ = [
-    "MOST_TOKENS",
-    "WIDTH",
-    "WINDOW",
-    "Link",
-    "Page",
-    "PlainText",
-    "line_spans",
-    "window_end",
-    "write_view",
-]
-
 WIDTH = 80
 """The most characters of a line."""
 

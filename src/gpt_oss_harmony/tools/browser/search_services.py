@@ -13,8 +13,6 @@ import httpx2
 from ..tool import ToolError
 from .backends import SearchResult
 
-__all__ = ["Brave", "Exa", "SearXng", "SearchService", "YouCom", "tagless"]
-
 _SECONDS = 20
 _EXCERPT = 200  # characters of a response that an error shows
 _BRAVE_RESULTS, _BRAVE_CHARACTERS, _BRAVE_WORDS = 20, 400, 50  # the limits of its API

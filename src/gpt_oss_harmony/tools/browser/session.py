@@ -7,8 +7,6 @@ from pydantic import BaseModel, Field, model_validator
 from ..tool import ToolError
 from .page import Page
 
-__all__ = ["BrowserSession"]
-
 _CHARACTERS = 4_000_000
 """The most characters of texts and links in a session; then the oldest pages are forgotten."""
 

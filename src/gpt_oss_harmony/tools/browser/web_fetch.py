@@ -19,16 +19,6 @@ import httpx2
 from ..tool import ToolError
 from .addresses import AddressRules
 
-__all__ = [
-    "ACCEPTED_CODINGS",
-    "BoundedBody",
-    "Fetched",
-    "PinnedNetwork",
-    "Resolve",
-    "WebFetch",
-    "resolve",
-]
-
 ACCEPTED_CODINGS = "gzip, deflate"
 """The content codings that `BoundedBody` decodes."""
 

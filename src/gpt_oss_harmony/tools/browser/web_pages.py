@@ -24,8 +24,6 @@ from .page import Page
 from .page_reading import ReadPage
 from .web_fetch import Resolve, WebFetch, resolve
 
-__all__ = ["ExpiringCache", "ReadingProcesses", "Robots", "WebLimits", "WebPages"]
-
 _AGENT = "HarmonyBrowser"
 _ROBOTS_SIZE = 500 * 1024  # bytes of a file that are read; RFC 9309 demands this
 _ROBOTS_CACHE = 10_000_000  # bytes of all files in the cache

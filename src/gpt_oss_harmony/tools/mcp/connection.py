@@ -24,8 +24,6 @@ from ... import __version__
 from ...errors import HarmonyError
 from .transports import command_transport, url_transport
 
-__all__ = ["McpAddress", "McpConnection", "McpServerError"]
-
 
 class McpServerError(HarmonyError):
     """A server cannot be started or reached, or violates the protocol."""

@@ -15,8 +15,6 @@ from ...errors import HarmonyError
 from ...rendering.system_prompt import tool_declaration
 from ..tool import ServerFunction
 
-__all__ = ["ListingError", "McpListing", "harmony_name", "list_tools", "make_listing"]
-
 _LONGEST = 64
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -31,9 +31,6 @@ from ..tool_message import Attachment, ToolMessage, failure_message, tool_messag
 from .connection import McpAddress, McpConnection, McpServerError
 from .listing import ListingError, McpListing, harmony_name, list_tools, make_listing
 
-__all__ = ["McpResult", "McpSession", "McpSettings", "McpTool"]
-
-
 _RAW = 4  # characters read for each one shown: colours and overwritten lines are removed
 _LISTING_ERRORS = (ListingError, MCPError, ValidationError, asyncio.TimeoutError)
 

@@ -11,8 +11,6 @@ import re
 
 from ...errors import HarmonyError
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_VALUES", "ReplyError", "bounded", "error_reply", "id_in"]
-
 MAX_BYTES = 16 << 20
 """The largest message: a call's files, at most 10 MiB, are larger in Base64."""
 MAX_VALUES = 20_000

@@ -43,16 +43,6 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = [
-    "MOST_SESSIONS",
-    "ClientSession",
-    "ClientSessions",
-    "KeyGate",
-    "make_http_app",
-    "make_server",
-]
-
-
 MOST_SESSIONS = 256
 """The most clients at a time; each may store some megabytes of pages."""
 

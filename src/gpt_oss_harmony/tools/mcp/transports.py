@@ -27,8 +27,6 @@ from mcp.types import JSONRPCRequest, jsonrpc_message_adapter
 
 from .replies import MAX_BYTES, ReplyError, bounded, error_reply, id_in
 
-__all__ = ["command_transport", "url_transport"]
-
 _LOG = logging.getLogger(__name__)
 
 _READ = 1 << 18  # bytes at a time

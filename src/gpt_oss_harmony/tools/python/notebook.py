@@ -17,8 +17,6 @@ from .sandbox import Sandbox, SandboxGone
 from .session import PythonSession, is_plain_path
 from .settings import PythonSettings
 
-__all__ = ["Notebook", "NotebookOutput"]
-
 _Size = Annotated[int, Field(ge=0, le=1 << 62)]
 _Path = Annotated[str, Field(max_length=4096)]
 

@@ -19,8 +19,6 @@ from .sandbox import Sandbox, SandboxError, SandboxGone, SandboxMaker
 from .session import PythonSession
 from .settings import PythonSettings
 
-__all__ = ["NotebookPool"]
-
 _CLOSED = "the server is ending"
 _ENDED = (
     "[The notebook that this conversation had {}: all variables, functions and imports are gone; "

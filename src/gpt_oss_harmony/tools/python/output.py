@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["clean_text", "joined_output", "listed", "output_with_notes"]
-
 _NAMES, _NAME = 10, 100  # most names in a list, and about the most characters of each
 
 # Control sequences of ECMA-48: those that end in a letter, those that end in a bell, short ones.

@@ -21,8 +21,6 @@ from .sandbox import SandboxError
 from .session import PythonSession
 from .settings import PythonSettings
 
-__all__ = ["PythonTool"]
-
 
 class PythonTool(Tool[PythonSession]):
     """The tool. `start` reports early what is missing; `close` ends all notebooks.

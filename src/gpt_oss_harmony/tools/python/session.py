@@ -8,8 +8,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, PlainSerializer, PlainValidator, PrivateAttr, model_validator
 
-__all__ = ["PythonSession", "is_plain_path"]
-
 _LONGEST_PATH = 1024  # bytes
 _MOST_LEFT_OUT = 100  # paths
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from .sandbox import Container, Isolation, Limits
 
-__all__ = ["PythonSettings"]
-
 _MIB = 1 << 20
 _MOST_CHARACTERS = 100_000
 _MOST_ATTACHED = 32 * _MIB

@@ -11,16 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
-__all__ = [
-    "OutputError",
-    "OutputFolderError",
-    "RemotePath",
-    "SourceError",
-    "UnpackedSizeError",
-    "source_path",
-]
-
-
 _BUFFER = 1024 * 1024
 _VERSIONS = (
     "etag",

@@ -33,18 +33,6 @@ from ...installation import needing_extra
 from ..examples import TrainingExample
 from .sources import atomic_file
 
-__all__ = [
-    "SIMILARITY",
-    "Duplicate",
-    "DuplicateKind",
-    "RowKeys",
-    "ShardDuplicates",
-    "ShardRows",
-    "bands_of",
-    "check_near",
-    "find_duplicates",
-]
-
 DuplicateKind: TypeAlias = Literal["exact", "near"]
 
 SIMILARITY = 0.8

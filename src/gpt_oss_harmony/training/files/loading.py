@@ -19,8 +19,6 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from .addresses import RemotePath, source_path
 
-__all__ = ["MixedRows", "PreparedRows"]
-
 _Row = dict[str, list[int]]
 
 

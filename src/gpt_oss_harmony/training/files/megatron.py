@@ -15,8 +15,6 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from .sources import atomic_file
 
-__all__ = ["MEGATRON_COLUMNS", "write_megatron"]
-
 MEGATRON_COLUMNS = ("input_ids", "labels")
 
 _MAGIC = b"MMIDIDX\x00\x00"

@@ -17,8 +17,6 @@ from pathlib import Path
 
 from .addresses import OutputError, OutputFolderError
 
-__all__ = ["LOCK_FILE", "output_lock"]
-
 LOCK_FILE = ".harmony.lock"
 
 _held: set[Path] = set()  # the system's locks do not hold between threads of one process

@@ -42,8 +42,6 @@ from .sources import (
     find_files,
 )
 
-__all__ = ["Preparation", "Progress", "Rejection", "finished_shards", "prepare"]
-
 _MANIFEST = "manifest.json"
 _DUPLICATES = "duplicates.json"
 _KEYS = ".keys.npz"

@@ -28,8 +28,6 @@ from .duplicates import ShardDuplicates
 from .shards import PrepareSettings, Shard, prepare_shard
 from .sources import Chunk
 
-__all__ = ["OnRead", "Runner", "ShardJob", "WorkerError", "local_runner", "process_runner"]
-
 SMALL_BYTES = 1024 * 1024
 """A single chunk up to this size runs without another process: it takes less than a second."""
 

@@ -18,8 +18,6 @@ from .shards import Columns, PrepareSettings, Shard
 if TYPE_CHECKING:
     from ray.data import Dataset
 
-__all__ = ["ray_examples", "ray_runner"]
-
 
 def ray_runner() -> Runner:
     """Make shards on the cluster that Ray is connected to, or on this machine.

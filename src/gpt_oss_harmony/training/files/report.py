@@ -18,8 +18,6 @@ from ..row_checks import FINDINGS
 from .duplicates import Duplicate
 from .sources import atomic_file
 
-__all__ = ["REASONS_FILE", "TokenReport", "counted", "general_reason", "write_plot"]
-
 REASONS_FILE = "reasons.jsonl"
 """The file with all reasons of rejected rows, each with an example."""
 

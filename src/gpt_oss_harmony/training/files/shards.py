@@ -41,8 +41,6 @@ from .sources import (
     read_chunk,
 )
 
-__all__ = ["COLUMNS", "Columns", "PrepareSettings", "Shard", "prepare_shard", "read_shard"]
-
 COLUMNS = ("labels", "assistant_masks", "attention_mask")
 """The optional columns; trainers support different ones."""
 

@@ -36,22 +36,6 @@ from ..row_forms import detect_form
 from ..rows import parse_line, without_nulls
 from .addresses import OutputError, RemotePath, SourceError, UnpackedSizeError, source_path
 
-__all__ = [
-    "CHUNK_BYTES",
-    "ROW_BYTES",
-    "TEMPORARY",
-    "UNPACKED_BYTES",
-    "UNPACKED_RATIO",
-    "Chunk",
-    "SourceFile",
-    "SourceRow",
-    "UnpackedFiles",
-    "atomic_file",
-    "find_chunks",
-    "find_files",
-    "read_chunk",
-]
-
 CHUNK_BYTES = 4 * 1024 * 1024
 """The approximate bytes of a JSONL chunk.
 

@@ -26,17 +26,6 @@ from ..options import TrainingOptions
 from ..rows import later_openings
 from ..sequence_plan import kept_in_prompt
 
-__all__ = [
-    "NO_MESSAGE",
-    "ChatTokens",
-    "ReadCompletion",
-    "chat_prompt",
-    "chat_sequence",
-    "parsed_chat",
-    "read_completion",
-    "training_chats",
-]
-
 NO_MESSAGE = -1
 """The index of tokens that do not belong to a message of the chat."""
 

@@ -15,8 +15,6 @@ from ..row_forms import spoken
 from ..rows import row_examples
 from ..token_sequence import TokenSequence
 
-__all__ = ["preference_example", "rollout_columns", "unpaired_preference_example"]
-
 _SIDES = ("chosen", "rejected")
 
 

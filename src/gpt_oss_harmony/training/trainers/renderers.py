@@ -31,8 +31,6 @@ from ...sampled_messages import OPENING
 from ...tokens.special_tokens import CALL, END, RETURN, STOP_TOKENS
 from .chat_tokens import NO_MESSAGE, ChatTokens, chat_prompt, chat_sequence, read_completion
 
-__all__ = ["HarmonyRenderer", "HarmonyRendererConfig"]
-
 _Messages = Sequence[Mapping[str, Any]]
 
 

@@ -31,8 +31,6 @@ from ..options import TrainingOptions
 from ..rows import examples_of, read_row
 from .chat_tokens import chat_prompt, read_completion
 
-__all__ = ["HarmonyRenderer"]
-
 _TOOLS = "tools"
 """The field of a system's message with the tools, which tinker-cookbook keeps in messages."""
 

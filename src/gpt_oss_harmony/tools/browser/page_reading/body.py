@@ -14,8 +14,6 @@ from .characters import clean_line, clean_text, decode
 from .html_page import TITLE_LIMIT, read_html
 from .links import LinkList, cut_text
 
-__all__ = ["ReadPage", "UnreadableError", "read_body", "read_markdown"]
-
 _TEXTS = re.compile(
     r"text/.*|application/(.*\+)?(json|xml|yaml|x-yaml|toml|javascript|ecmascript|x-sh|sql|x-tex"
     r"|rtf|x-ndjson|jsonl|graphql|x-httpd-php|x-python-code)|image/svg\+xml|message/rfc822"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-__all__ = ["InlineText", "Layout"]
-
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 
 

@@ -12,8 +12,6 @@ from .characters import clean_line, clean_text
 from .html_layout import Layout
 from .links import LinkList, join
 
-__all__ = ["TITLE_LIMIT", "read_html"]
-
 TITLE_LIMIT = 300
 """Characters of a title."""
 

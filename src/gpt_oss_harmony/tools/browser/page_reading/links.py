@@ -6,8 +6,6 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 from .characters import clean_label
 
-__all__ = ["LINK_LIMIT", "LinkList", "cut_text", "domain_of"]
-
 LINK_LIMIT = 10_000
 """The most links of a page that get a number; further links stay as text."""
 

@@ -33,8 +33,6 @@ from .launch import (
 from .limits import Limits
 from .system_calls import system_call_filter
 
-__all__ = ["bubblewrap_launch", "find_bubblewrap"]
-
 _OLDEST = (0, 8)
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _SYSTEM_FILES = ("/etc/alternatives", "/etc/fonts", "/etc/ld.so.cache", "/etc/localtime")

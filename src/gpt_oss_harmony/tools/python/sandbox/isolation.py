@@ -24,9 +24,6 @@ from .launch import (
 from .limits import Limits
 from .sandbox import Sandbox
 
-__all__ = ["Container", "Isolation", "SandboxMaker", "bare_launch", "container_launch"]
-
-
 _CONTAINER_USER = 65534  # nobody, who owns no file of an image
 _CONTAINER_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CLIENT_VARIABLES = ("PATH", "HOME", "DOCKER_HOST", "DOCKER_CONFIG", "XDG_RUNTIME_DIR")

@@ -14,20 +14,6 @@ from ....errors import HarmonyError
 from .agent import MODULES
 from .limits import Limits
 
-__all__ = [
-    "BOOTSTRAP",
-    "DATA_FOLDER",
-    "WRITABLE_FOLDERS",
-    "Launch",
-    "PythonEnvironment",
-    "SandboxError",
-    "SandboxGone",
-    "agent_source",
-    "find_python",
-    "sandbox_environment",
-]
-
-
 DATA_FOLDER = "/mnt/data"
 """The folder of the notebook in the prompt of the tool."""
 

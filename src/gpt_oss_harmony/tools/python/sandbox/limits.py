@@ -19,18 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = [
-    "OWN_TASKS",
-    "ControlGroup",
-    "Limits",
-    "breach",
-    "count_files",
-    "delegated_group",
-    "process_tree",
-    "socket_memory",
-    "used_memory",
-]
-
 OWN_TASKS = 8
 """Processes and threads of bubblewrap and the agent, at most."""
 

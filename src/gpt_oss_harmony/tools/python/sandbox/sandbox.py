@@ -22,8 +22,6 @@ from .agent.requests import RAN_ON
 from .launch import Launch, SandboxError, SandboxGone, agent_source
 from .limits import ControlGroup, Limits, breach, count_files, process_tree
 
-__all__ = ["MAX_DATA", "MAX_TEXT", "FrameError", "Sandbox", "pack_frame", "read_frame"]
-
 MAX_TEXT = 4 << 20
 """The most bytes of the JSON of a frame."""
 MAX_DATA = 32 << 20

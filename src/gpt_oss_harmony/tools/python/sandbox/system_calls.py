@@ -18,8 +18,6 @@ from collections.abc import Sequence
 
 from .launch import SandboxError
 
-__all__ = ["system_call_filter"]
-
 # The refused calls, with their numbers on x86_64 and aarch64 (asm/unistd_64.h and
 # asm-generic/unistd.h of Linux). From 424 on, the numbers of all architectures are the same.
 _REFUSED: dict[str, tuple[int | None, int | None]] = {

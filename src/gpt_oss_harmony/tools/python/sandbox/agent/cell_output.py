@@ -7,8 +7,6 @@ import json
 from collections import deque
 from typing import Any
 
-__all__ = ["Output", "shown_image", "shown_text"]
-
 _IMAGES = 20
 _IMAGE_TYPES = (
     "image/png",

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["Folder"]
-
 _SCANNED_FILES = 10_000
 _LISTED_FILES = 200
 

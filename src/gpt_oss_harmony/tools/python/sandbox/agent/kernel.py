@@ -17,8 +17,6 @@ from typing import Any
 from .cell_output import Output
 from .processes import Processes
 
-__all__ = ["Kernel", "KernelFailure"]
-
 _START_SECONDS = 60
 _STOP_SECONDS = 5
 _REPLY_SECONDS = 2

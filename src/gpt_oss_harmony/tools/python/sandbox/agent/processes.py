@@ -13,8 +13,6 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["Processes"]
-
 _EXITING = 0x4  # PF_EXITING: the process runs no code any more, but the kernel still frees memory
 
 

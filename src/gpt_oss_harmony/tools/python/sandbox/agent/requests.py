@@ -33,8 +33,6 @@ from .folder import Folder
 from .kernel import Kernel, KernelFailure
 from .processes import Processes
 
-__all__ = ["RAN_ON", "SandboxAgent", "main"]
-
 RAN_ON = {"id": 0, "ran_on": True}
 """The frame that says that a process ran between two runs."""
 
