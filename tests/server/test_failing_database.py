@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from gpt_oss_harmony.server import Settings, create_app
-from gpt_oss_harmony.server.store import Store, database
+from gpt_oss_harmony.server.store import Conversation, Store, StoreError, database
 from support.local_client import LocalClient
 from support.responses_server import TEXT
 from support.scripted_engine import ScriptedEngine
@@ -70,7 +70,7 @@ def vanished(path: Path, _: Store) -> Iterator[None]:
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(database, "_BUSY_SECONDS", 0.05)
-    return tmp_path / "secret-folder" / "responses.db"
+    return tmp_path / "secret-folder" / "a 100%41 #1.db"  # which URLs escape
 
 
 @pytest.mark.parametrize(
@@ -111,3 +111,19 @@ def ask(client: TestClient, text: str) -> Any:
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
+
+
+def test_no_connection_makes_a_new_file_while_the_old_one_is_away(path: Path) -> None:
+    """It would stay connected to that file, and its journal would take the old one's place."""
+    with Store(path) as store:
+        store.start_serving()
+        store.conversations.create(Conversation("conv_1", "", 0, {"topic": "demo"}))
+        with vanished(path, store):
+            store._database.engine.dispose()  # what reads now is a new connection
+            for _ in range(3):
+                with pytest.raises(StoreError, match="unable to open database file"):
+                    store.conversations.get("conv_1", "")
+            assert not path.exists()
+        store.start_serving()
+        assert store.problem is None
+        assert store.conversations.get("conv_1", "").metadata == {"topic": "demo"}

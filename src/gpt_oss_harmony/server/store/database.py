@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from urllib.parse import quote
 
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
@@ -273,6 +274,7 @@ class Database:
                 hide_parameters=True,  # or errors in the log would show what was to be stored
                 connect_args={"timeout": _BUSY_SECONDS},
             )
+            event.listen(engine, "do_connect", self._open_existing)
         else:
             try:
                 return create_engine(
@@ -283,6 +285,13 @@ class Database:
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
+
+    def _open_existing(self, _: Any, __: Any, places: list[Any], options: dict[str, Any]) -> None:
+        """Let SQLite make no new file where the file is gone; it would also spoil the journal."""
+        assert self.path is not None
+        place = self.path.as_posix()
+        slash = "" if place.startswith("/") else "/"  # before the drive of Windows
+        places[0], options["uri"] = f"file://{slash}{quote(os.fsencode(place))}?mode=rw", True
 
     def _make_file(self) -> None:
         """Make the file if it is missing, for its owner only, because it contains conversations.
