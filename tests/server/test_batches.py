@@ -88,12 +88,14 @@ def test_answers_are_those_of_the_endpoint(url: str) -> None:
     engine = ScriptedEngine(*[FINAL] * 3)
     with serving(engine) as root, clients(root) as (client, _):
         lines = [line("a", url), line("b", url, temperature=9), "", line("c", url)]
-        batch = begun(client, lines, url, metadata={"topic": "demo"})
+        expiry = {"anchor": "created_at", "seconds": 3600}
+        batch = begun(client, lines, url, metadata={"topic": "demo"}, output_expires_after=expiry)
         assert (batch.endpoint, batch.metadata) == (url, {"topic": "demo"})
         over = ended(client, batch.id)
         direct = client.post(url.removeprefix("/v1"), cast_to=object, body=BODIES[url])
         good, bad = answers(client, over.output_file_id), answers(client, over.error_file_id)
-        assert client.files.retrieve(over.output_file_id).purpose == "batch_output"
+        file = client.files.retrieve(over.output_file_id)
+        assert (file.purpose, file.expires_at - file.created_at) == ("batch_output", 3600)
     counts = over.request_counts
     assert (over.status, counts.total, counts.completed, counts.failed) == ("completed", 3, 2, 1)
     assert list(good) == ["a", "c"]

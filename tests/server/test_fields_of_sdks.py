@@ -30,10 +30,25 @@ import openai.types.responses as responses_types
 import pytest
 from anthropic.types import message_create_params
 from anthropic.types.beta import message_create_params as beta_params
+from anthropic.types.messages import batch_create_params as message_batch_params
+from anthropic.types.messages import batch_list_params as message_list_params
 from fastapi.testclient import TestClient
+from openai.types import (
+    batch_create_params,
+    batch_list_params,
+    file_create_params,
+    file_list_params,
+    upload_create_params,
+)
 from openai.types import completion_create_params as raw_params
-from openai.types.chat import completion_create_params
-from openai.types.responses import response_create_params
+from openai.types.chat import completion_create_params, completion_list_params
+from openai.types.conversations import conversation_create_params, item_list_params
+from openai.types.responses import (
+    input_item_list_params,
+    response_compact_params,
+    response_create_params,
+)
+from openai.types.uploads import part_create_params
 from pydantic import BaseModel
 from typing_extensions import NotRequired, Required, get_type_hints, is_typeddict
 
@@ -442,7 +457,7 @@ def body_with(api: Api, fields: Mapping[str, Any]) -> dict[str, Any]:
     body = {**api.body, **fields}
     for name, own in api.body.items():
         if isinstance(own, list) and isinstance(body[name], list):
-            body[name] = [*own, *fields.get(name, []), *FOLLOWING[name]]
+            body[name] = [*own, *fields.get(name, []), *FOLLOWING.get(name, [])]
     return body
 
 
@@ -459,9 +474,13 @@ def is_named(path: str, tried: Tried) -> bool:
     )
 
 
-def silent_fields(name: str, server: Server) -> Iterator[str]:
-    """Yield the fields of an API that are accepted in silence, and those refused by mistake."""
-    api, skipped = APIS[name], list[str]()
+def silent_fields(api: Api, server: Server, known: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the fields of an API that are accepted in silence, and those refused by mistake.
+
+    Fields whose paths begin with one of the `known` are left out.
+    """
+    name = next((name for name, one in APIS.items() if one is api), "")
+    skipped = list(known)
     for leaf in leaves_of(api.fields, "", set()):
         if not leaf.values or leaf.path.startswith(tuple(skipped)):
             continue
@@ -504,11 +523,93 @@ def problem_of(leaf: Leaf, sent: Callable[[Any], Tried]) -> tuple[str, bool]:
     return "", False
 
 
+BESIDES = {
+    "conversations": Api(
+        "/v1/conversations", conversation_create_params.ConversationCreateParams, {}
+    ),
+    "compact": Api(
+        "/v1/responses/compact", response_compact_params.ResponseCompactParams,
+        {"model": "script", "input": [HI] * 3, "summarize": True},
+    ),
+    "batches": Api("/v1/batches", batch_create_params.BatchCreateParams, {}),
+    "uploads": Api(
+        "/v1/uploads", upload_create_params.UploadCreateParams,
+        {"filename": "a.txt", "bytes": 1, "purpose": "user_data"},
+    ),
+    "batches of messages": Api(
+        "/v1/messages/batches", message_batch_params.BatchCreateParams,
+        {"requests": [{"custom_id": "a", "params": {"max_tokens": 1, "messages": [HI]}}]},
+    ),
+}  # fmt: skip
+"""What clients of the SDKs send beside requests for answers.
+
+The items, and the requests of a batch, are read as those of the endpoints above.
+"""
+
+ELSEWHERE = (
+    *("items[]<", "input[]<", "requests[]<Request>.params<", "tools[]<"),  # read as above
+    *("bytes", "expires_after", "filename", "purpose"),  # of an upload's file: test_uploads
+    *("requests[]<Request>.custom_id", "output_expires_after"),  # of the results: test_batches
+)
+
+
+@pytest.mark.parametrize("api", BESIDES)
+def test_no_other_field_is_accepted_in_silence(
+    api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Script()
+    with serving_tools(engine, PretendedPython(), folder=tmp_path) as client:
+        file = client.post(
+            "/v1/files", files={"file": ("a.jsonl", BATCH_LINE)}, data={"purpose": "batch"}
+        ).json()
+        monkeypatch.setitem(SAMPLES, "input_file_id", file["id"])
+        monkeypatch.setitem(SAMPLES, "seconds", 3600)
+        tried = Server(client, engine)
+        assert list(silent_fields(BESIDES[api], tried, ELSEWHERE)) == []
+
+
+BATCH_LINE = b'{"custom_id": "a", "method": "POST", "url": "/v1/responses", "body": {"input": "a"}}'
+
+LISTED: dict[tuple[str, str], Any] = {
+    ("get", "/v1/batches"): batch_list_params.BatchListParams,
+    ("get", "/v1/messages/batches"): message_list_params.BatchListParams,
+    ("get", "/v1/files"): file_list_params.FileListParams,
+    ("get", "/v1/conversations/{conversation_id}/items"): item_list_params.ItemListParams,
+    ("get", "/v1/responses/{response_id}/input_items"): input_item_list_params.InputItemListParams,
+    ("get", "/v1/chat/completions"): completion_list_params.CompletionListParams,
+    ("post", "/v1/files"): file_create_params.FileCreateParams,
+    ("post", "/v1/uploads/{upload_id}/parts"): part_create_params.PartCreateParams,
+}
+"""Queries and forms, whose fields no body has: what the server does not know goes unread."""
+
+UNREAD = {
+    "include": "items have all that the server stores of them",
+    "betas": "a header",
+    "workspace_id": "the owner is the API key",
+    "metadata": "the fields are metadata[KEY]",
+}
+
+
+def test_queries_and_forms_have_the_fields_of_the_sdks() -> None:
+    with serving_tools(Script()) as client:
+        document = client.get("/openapi.json").json()
+    for (method, path), params in LISTED.items():
+        operation = document["paths"][path][method]
+        listed = operation.get("parameters", ())
+        known = {field["name"] for field in listed if field["in"] == "query"}
+        form = operation.get("requestBody", {}).get("content", {}).get("multipart/form-data")
+        if form is not None:
+            name = form["schema"]["$ref"].rpartition("/")[2]
+            fields = document["components"]["schemas"][name]["properties"]
+            known |= {field.partition("[")[0] for field in fields}
+        assert set(fields_of(params)) - known <= UNREAD.keys(), path
+
+
 @pytest.mark.parametrize("api", APIS)
 def test_no_field_is_accepted_in_silence(api: str, tmp_path: Path) -> None:
     engine = Script()
     with serving_tools(engine, PretendedPython(), folder=tmp_path) as client:
-        assert list(silent_fields(api, Server(client, engine))) == []
+        assert list(silent_fields(APIS[api], Server(client, engine))) == []
 
 
 def test_the_walk_finds_the_fields() -> None:

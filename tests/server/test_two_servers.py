@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import Any
 import pytest
 
 from gpt_oss_harmony.server.encryption import rotate_keys
+from support.counting_engine import COUNT
+from support.postgres_server import new_database
+from support.served import PATIENCE
 from support.server_process import Server, deltas, running_server
 
 pytestmark = pytest.mark.slow
@@ -191,3 +195,93 @@ def test_what_one_server_seals_another_opens_before_and_after_a_rotation(
             rendered = reader.client.post("/tokens/render", json=body)
             assert "Hm, hm." in rendered.json()["text"], rendered.text
     assert before["encrypted_content"][:9] != after["encrypted_content"][:9]
+
+
+THREAD: dict[str, Any] = {"model": "script", "max_tokens": 99}
+
+
+def test_a_thread_goes_on_at_the_other_server(pair: tuple[Server, Server]) -> None:
+    one, other = pair
+
+    def ask(server: Server, text: str, **thread: str) -> Any:
+        said = [{"role": "user", "content": text}]
+        return server.client.post("/messages", json={**THREAD, "messages": said, "thread": thread})
+
+    first = ask(one, "hi", type="create").json()
+    went_on = {"type": "continue", "previous_message_id": first["id"]}
+    second = ask(other, "and?", **went_on).json()
+    # The prompt has what was said at the other server.
+    short = {**THREAD, "messages": [{"role": "user", "content": "and?"}]}
+    alone = other.client.post("/messages/count_tokens", json=short).json()["input_tokens"]
+    usage = second["usage"]
+    assert usage["input_tokens"] + usage["cache_read_input_tokens"] > alone + 5
+    for server in pair:  # it is continued once
+        assert ask(server, "again", **went_on).status_code == 404
+    after = {"type": "continue", "previous_message_id": second["id"]}
+    assert ask(one, "so?", **after).status_code == 200
+
+
+def test_threads_of_two_servers_have_owners_and_expire(
+    postgres_server: str, key_file: Path
+) -> None:
+    said = {**THREAD, "messages": [{"role": "user", "content": "hi"}]}
+
+    def ask(server: Server, key: str, **thread: str) -> Any:
+        headers = {"x-api-key": key}
+        return server.client.post("/messages", json={**said, "thread": thread}, headers=headers)
+
+    keys: dict[str, Any] = {"api_keys": ["one", "two"]}
+    with (
+        new_database(postgres_server) as url,
+        running_server(url, key_file, **keys) as here,
+        running_server(url, key_file, **keys, keep_days=2 / 86_400) as short,
+    ):
+        kept = ask(here, "one", type="create").json()["id"]
+        after = {"type": "continue", "previous_message_id": kept}
+        assert ask(short, "two", **after).status_code == 404
+        brief = ask(short, "one", **after).json()["id"]  # kept for two seconds from now on
+        time.sleep(3)
+        last = {"type": "continue", "previous_message_id": brief}
+        assert ask(here, "one", **last).status_code == 404
+
+
+def test_a_batch_is_read_and_cancelled_at_any_server_and_outlives_its_own(
+    pair: tuple[Server, Server], module_postgres: str, key_file: Path
+) -> None:
+    def begun(server: Server, **texts: str) -> str:
+        requests = [
+            {"custom_id": id, "params": {**THREAD, "messages": [{"role": "user", "content": text}]}}
+            for id, text in texts.items()
+        ]
+        answer = server.client.post("/messages/batches", json={"requests": requests})
+        id: str = answer.json()["id"]
+        return id
+
+    def until(server: Server, id: str, **counts: int) -> dict[str, Any]:
+        for _ in range(10 * PATIENCE):
+            batch: dict[str, Any] = server.client.get(f"/messages/batches/{id}").json()
+            if counts.items() <= batch["request_counts"].items():
+                return batch
+            time.sleep(0.1)
+        pytest.fail(f"it has not come so far: {batch}")
+
+    one, other = pair
+    id = begun(one, a="hi", b=COUNT)
+    assert until(other, id, succeeded=1)["processing_status"] == "in_progress"
+    assert other.client.post(f"/messages/batches/{id}/cancel").status_code == 200
+    assert until(other, id, canceled=1)["processing_status"] == "ended"
+    assert (one.running, other.running) == (0, 0)
+
+    # One server has it; all others go away before it is killed, so that it is that one.
+    with running_server(module_postgres, key_file) as dying:
+        id = begun(dying, a="hi", b=COUNT, c="hi")
+        until(other, id, succeeded=2)
+        runs_it = next(server for server in (dying, *pair) if server.running)
+        if runs_it is dying:
+            dying.end(signal.SIGKILL)
+            for _ in range(10 * PATIENCE):
+                if one.running + other.running == 1:
+                    break
+                time.sleep(0.1)
+        assert one.client.post(f"/messages/batches/{id}/cancel").status_code == 200
+        until(one, id, succeeded=2, canceled=1)

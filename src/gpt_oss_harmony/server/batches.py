@@ -97,16 +97,12 @@ class BatchRunner:
             caller = await self._services.pools.keys.run(
                 "", self._services.keys.of_owner, batch.owner
             )
-            end = ""
-            if batch.status == "cancelling" or caller is None:  # the key was revoked
-                end = "cancelled"
-            elif batch.deadline <= time.time():
-                end = "expired"
+            is_cancelled = batch.status == "cancelling" or caller is None  # of a revoked key
+            is_late = batch.deadline <= time.time()
+            end = "cancelled" if is_cancelled else "expired" if is_late else ""
             _, ending, task = self._tasks.get(batch.id, (batch, "", None))
-            if task is not None and (task.done() or end != ending):
-                await cancel_all(task)
-                task = None
-            if task is None:
+            if task is None or task.done() or end != ending:
+                await cancel_all(*filter(None, [task]))
                 task = asyncio.ensure_future(self._work(batch, caller, end))
                 task.add_done_callback(partial(self._ended, batch.id))
                 self._tasks[batch.id] = batch, end, task

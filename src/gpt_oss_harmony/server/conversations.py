@@ -9,11 +9,16 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field
 from starlette.responses import Response
 
-from ..apis.request_body import Metadata, MetadataUpdate, RequestBody
-from ..apis.responses.request import ResponsesRequest, input_items_of, turn_of_response
+from ..apis.request_body import MetadataUpdate
+from ..apis.responses.request import (
+    ConversationRequest,
+    ItemsRequest,
+    ResponsesRequest,
+    input_items_of,
+    turn_of_response,
+)
 from ..errors import ConversationError
 from .auth.api_keys import AuthenticatedCaller
 from .encryption import OwnerCipher
@@ -29,23 +34,6 @@ __all__ = ["router"]
 
 
 router = APIRouter(prefix="/v1/conversations", tags=["Conversations"], route_class=LimitedRoute)
-
-_MAX_ITEMS = 20  # in one request
-
-Items = Annotated["list[dict[str, Any]]", Field(max_length=_MAX_ITEMS)]
-
-
-class ConversationRequest(RequestBody):
-    """A new conversation, and its first items."""
-
-    items: Items | None = None
-    metadata: Metadata | None = None
-
-
-class ItemsRequest(RequestBody):
-    """Items to add to a conversation."""
-
-    items: Items
 
 
 def read_items(

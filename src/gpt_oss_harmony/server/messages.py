@@ -8,12 +8,11 @@ from functools import partial
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
-from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from ..apis.messages.fold import MessagesFold
 from ..apis.messages.input import chat_parts, turn_of_messages
 from ..apis.messages.request import MessagesRequest
-from ..apis.messages.writer import PING, MessageAnswer, MessageEvent, MessagesWriter
+from ..apis.messages.writer import PING, MessageAnswer, MessageEvent, MessagesWriter, TokenCount
 from ..apis.turn import TurnRequest
 from ..apis.wire_events import event_of
 from .answer import Api, SampledAnswer, answer_events, respond, sampled_turns
@@ -129,12 +128,6 @@ async def _keep_thread(
 
 _OF_THREAD = ("system", "tools")
 """The fields that a request which continues a thread takes from the one that created it."""
-
-
-class TokenCount(TypedDict):
-    """The number of tokens of a prompt."""
-
-    input_tokens: int
 
 
 @router.post("/v1/messages/count_tokens", responses=MESSAGES_ERRORS)

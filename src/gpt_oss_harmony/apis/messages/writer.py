@@ -34,7 +34,7 @@ from ..items import (
 from ..wire_events import PLACEHOLDER, Event, TextEvents, event_of
 from .request import ReasoningDisplay
 
-__all__ = ["PING", "MessageAnswer", "MessageEvent", "MessagesWriter"]
+__all__ = ["PING", "MessageAnswer", "MessageEvent", "MessagesWriter", "TokenCount"]
 
 PING = event_of({"type": "ping"}, "ping")
 
@@ -95,6 +95,12 @@ class MessageEvent(TypedDict):
         "message_stop",
         "error",
     ]
+
+
+class TokenCount(TypedDict):
+    """The number of tokens of a prompt."""
+
+    input_tokens: int
 
 
 class MessagesWriter:

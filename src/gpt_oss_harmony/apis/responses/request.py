@@ -23,6 +23,7 @@ from ..request_body import (
     ParallelCalls,
     PromptCacheRetention,
     ReasoningSettings,
+    RequestBody,
     RequestSettings,
     ServiceTier,
     StreamOptions,
@@ -35,6 +36,9 @@ from ..turn import ParsedRequest, TurnRequest, noted, request_fields, turn_of_pa
 from .input import ItemReader, additional_tools, complete_item
 
 __all__ = [
+    "CompactionRequest",
+    "ConversationRequest",
+    "ItemsRequest",
     "ResponsesRequest",
     "TextSettings",
     "input_items_of",
@@ -266,6 +270,41 @@ class ResponsesRequest(ConstraintFields):
         """Return the settings for sampling the response."""
         logprobs = (self.top_logprobs or 0) if self.shows_logprobs else None
         return self.settings(defaults or Sampling(), max_tokens=self.token_limit, logprobs=logprobs)
+
+
+class CompactionRequest(ResponsesRequest):
+    """A conversation to compact, with the fields of a request for a response."""
+
+    model: str
+    compact_threshold: int | None = Field(
+        default=None, ge=1, description="The most tokens of the compacted prompt; half by default."
+    )
+    prompt_cache_key: Annotated[str | None, Ignored("the engine caches every prompt by itself")] = (
+        None
+    )
+    summarize: bool | None = Field(
+        default=None, description="Whether the model writes a summary of the conversation."
+    )
+
+
+# Conversations
+
+_MAX_ITEMS = 20  # in one request
+
+Items: TypeAlias = Annotated["list[dict[str, Any]]", Field(max_length=_MAX_ITEMS)]
+
+
+class ConversationRequest(RequestBody):
+    """A new conversation, and its first items."""
+
+    items: Items | None = None
+    metadata: Metadata | None = None
+
+
+class ItemsRequest(RequestBody):
+    """Items to add to a conversation."""
+
+    items: Items
 
 
 def turn_of_response(

@@ -15,12 +15,15 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from pydantic import Field
-
 from ...apis.items import HistoryItem, ItemEnded, TurnEnded, Usage
 from ...apis.reader import TurnReader
 from ...apis.request_body import ReasoningSettings
-from ...apis.responses.request import ResponsesRequest, input_items_of, turn_of_response
+from ...apis.responses.request import (
+    CompactionRequest,
+    ResponsesRequest,
+    input_items_of,
+    turn_of_response,
+)
 from ...apis.responses.resource import ResponseUsage
 from ...encoding import load_harmony_encoding
 from ..auth.api_keys import Caller
@@ -52,18 +55,6 @@ _SUMMARY = "Summary of our conversation so far:\n{}"
 
 Count = Callable[[Sequence[HistoryItem]], int]
 """A function that counts the tokens of the prompt for items."""
-
-
-class CompactionRequest(ResponsesRequest):
-    """A conversation to compact, with the fields of a request for a response."""
-
-    model: str
-    compact_threshold: int | None = Field(
-        default=None, ge=1, description="The most tokens of the compacted prompt; half by default."
-    )
-    summarize: bool | None = Field(
-        default=None, description="Whether the model writes a summary of the conversation."
-    )
 
 
 class _Limits(NamedTuple):
