@@ -221,6 +221,9 @@ coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed $(CLIENT
 	$(BIN)/python -m pytest tests/server/test_client_coding_agents.py tests/server/test_client_anthropic.py \
 	tests/server/test_client_programs.py
 
+clients: $(VENV)/.installed-dev ## Run the tests with all clients that are installed, and write the table of the guide
+	$(BIN)/python scripts/clients.py --write
+
 open-webui: $(VENV)/.installed-dev $(OPEN_WEBUI_VENV)/.installed ## Run the tests with Open WebUI's own server (7 GB)
 	$(BIN)/python -m pytest tests/server/test_client_open_webui.py
 
