@@ -37,7 +37,7 @@ SUITES = {
     "test_client_coding_agents": ("coding agents (npm)", ""),
     "test_client_programs": ("LiteLLM, smolagents, llm, aider", ""),
     "test_client_open_webui": ("Open WebUI", ""),
-    "test_compliance": ("Open Responses' suite", ""),
+    "test_compliance": ("Open Responses' requirements, as our table", ""),
 }
 """The files of tests, with the client that each has, and the package whose version counts."""
 
