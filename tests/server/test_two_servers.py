@@ -254,6 +254,7 @@ def test_a_batch_is_read_and_cancelled_at_any_server_and_outlives_its_own(
             for id, text in texts.items()
         ]
         answer = server.client.post("/messages/batches", json={"requests": requests})
+        assert answer.status_code == 200, answer.text
         id: str = answer.json()["id"]
         return id
 
@@ -272,16 +273,23 @@ def test_a_batch_is_read_and_cancelled_at_any_server_and_outlives_its_own(
     assert until(other, id, canceled=1)["processing_status"] == "ended"
     assert (one.running, other.running) == (0, 0)
 
-    # One server has it; all others go away before it is killed, so that it is that one.
+    # The others stand still until it has the batch; then it dies, and one of them goes on.
     with running_server(module_postgres, key_file) as dying:
-        id = begun(dying, a="hi", b=COUNT, c="hi")
-        until(other, id, succeeded=2)
-        runs_it = next(server for server in (dying, *pair) if server.running)
-        if runs_it is dying:
-            dying.end(signal.SIGKILL)
-            for _ in range(10 * PATIENCE):
-                if one.running + other.running == 1:
-                    break
-                time.sleep(0.1)
+        assert dying.running == 0
+        for server in pair:
+            server.process.send_signal(signal.SIGSTOP)
+        try:
+            id = begun(dying, a="hi", b=COUNT, c="hi")
+            until(dying, id, succeeded=2)
+            assert dying.running == 1
+        finally:
+            for server in pair:
+                server.process.send_signal(signal.SIGCONT)
+        dying.end(signal.SIGKILL)
+        for _ in range(10 * PATIENCE):
+            if one.running + other.running == 1:
+                break
+            time.sleep(0.1)
+        assert one.running + other.running == 1
         assert one.client.post(f"/messages/batches/{id}/cancel").status_code == 200
         until(one, id, succeeded=2, canceled=1)
