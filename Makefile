@@ -99,7 +99,7 @@ help: ## List the targets
 demo: $(VENV)/.installed ## Walk through a conversation with a tool call, offline
 	@$(BIN)/harmony demo
 
-chat: $(VENV)/.installed-transformers ## Talk with the small demo model, on the CPU
+chat: $(VENV)/.installed-serve ## Talk with the small demo model, on the CPU
 	@$(BIN)/harmony chat
 
 serve: $(VENV)/.installed-serve ## Serve the demo model by the APIs, at http://127.0.0.1:8000/v1
@@ -256,6 +256,9 @@ engine-llama-cpp: $(VENV)/.installed-dev $(LLAMA_CPP_VENV)/.installed ## Try lla
 engine-gguf: $(VENV)/.installed-dev ## Try GGUF files in this process, with the demo model; ENGINE=--update-docs
 	$(BIN)/python scripts/engines/try_server.py gguf $(BIN)/python $(ENGINE)
 
+engine-numpy: $(VENV)/.installed-dev ## Try NumPy in this process, with the demo model; ENGINE=--update-docs
+	$(BIN)/python scripts/engines/try_server.py numpy $(BIN)/python $(ENGINE)
+
 engine-mlx: $(VENV)/.installed-dev ## Try MLX in this process, with the demo model; ENGINE=--update-docs
 	$(BIN)/python scripts/engines/try_server.py mlx $(BIN)/python $(ENGINE)
 
@@ -367,8 +370,9 @@ $(VENV)/.installed-transformers: pyproject.toml | $(VENV)/.installed-torch
 	$(BIN)/python -m $(PIP_INSTALL) --editable '.[transformers]'
 	@touch $@
 
-$(VENV)/.installed-serve: pyproject.toml | $(VENV)/.installed-torch
-	$(BIN)/python -m $(PIP_INSTALL) --editable '.[serve,transformers]'
+# What is not compiled here, Python compiles at its first import, and that is the smaller part.
+$(VENV)/.installed-serve: pyproject.toml | $(VENV)/.created
+	$(BIN)/python -m $(PIP_INSTALL) --no-compile --editable '.[serve,terminal]'
 	@touch $@
 
 # pip compiles one file after the other; this does it on all cores. Some files are no Python 3.

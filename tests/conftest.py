@@ -115,12 +115,13 @@ def _no_query_in_the_event_loop(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """The demo model; all tests of a worker share it, and its folder all workers."""
-    from support.served import demo_engine
+def demo() -> Iterator[Engine]:
+    """The demo model, by NumPy; all tests of a worker share it."""
+    from gpt_oss_harmony.engines import NumpyEngine
 
-    with demo_engine(tmp_path_factory.getbasetemp().parent) as engine:
-        yield engine
+    engine = NumpyEngine.load()
+    yield engine
+    asyncio.run(engine.close())
 
 
 @pytest.fixture(scope="session")

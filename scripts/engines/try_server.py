@@ -1,6 +1,6 @@
 """Run a real engine with the demo model: ``make engine-vllm``, ``make engine-gguf`` and so on.
 
-    try_server.py {vllm,llama-cpp,gguf,mlx} PYTHON [--update-docs]
+    try_server.py {vllm,llama-cpp,gguf,mlx,numpy} PYTHON [--update-docs]
 
 PYTHON is that of the environment with the engine; one in this process is in this environment. The
 engine must hold the contract of engines through our adapter (`contract`), and answer requests
@@ -137,6 +137,12 @@ ENGINES = {
         packages=("xllamacpp", "gguf"),
         model=lambda python, folder: str(gguf_of(python, folder)),
         adapters={"Result": open_engine},
+    ),
+    "numpy": RealEngine(
+        packages=("numpy",),
+        model=lambda python, folder: "demo",
+        adapters={"Result": lambda model: open_engine(model, engine="numpy")},
+        serve_options={"Result": ("--engine", "numpy")},
     ),
     "mlx": RealEngine(
         packages=("mlx", "mlx-lm"),

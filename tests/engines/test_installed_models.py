@@ -343,4 +343,4 @@ def test_a_mac_prefers_mlx_where_it_is(home: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(module, lambda _, has=has: has)
         assert find_source(str(plain)).engine == engine
         assert find_source(str(plain), "transformers").engine == "transformers"
-    assert find_source("demo").engine == "transformers"
+    assert find_source("demo").engine == "numpy"

@@ -124,7 +124,7 @@ def test_a_folder_without_a_model_is_refused_before_anything_is_loaded(
 @pytest.mark.parametrize(("name", "close"), [("dtpye", "dtype"), ("device_mpa", "device_map")])
 def test_a_misspelled_option_is_refused_before_anything_is_loaded(name: str, close: str) -> None:
     expected = f"the engine has no option {name!r}; did you mean {close}?"
-    assert problem("demo", **{name: "x"}) == expected
+    assert problem("demo", engine="transformers", **{name: "x"}) == expected
 
 
 def test_a_misspelled_demo(hub: Hub) -> None:

@@ -18,12 +18,13 @@ TEXT = "<|start|>user<|message|>What is 27 + 45?<|end|><|start|>assistant<|chann
 TOKENS = ENCODING.encode(TEXT, allowed_special="all")
 
 
-def test_transformers_scores_as_the_model_does(
+def test_engines_score_as_the_model_does(
     demo: Engine, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     torch = pytest.importorskip("torch")
     from transformers import AutoModelForCausalLM
 
+    from gpt_oss_harmony.engines import TransformersEngine
     from gpt_oss_harmony.engines.demo_model import demo_model_folder
 
     folder = demo_model_folder(Path(tmp_path_factory.getbasetemp().parent))
@@ -34,12 +35,21 @@ def test_transformers_scores_as_the_model_does(
     expected = logits.log_softmax(-1)[:-1].gather(1, torch.tensor(TOKENS[1:])[:, None]).squeeze(1)
     best = logits.argmax(-1)[:-1].tolist()
 
-    first, *rest = asyncio.run(demo.score(TOKENS, 2))
-    assert first == SampledToken(TOKENS[0])
-    assert [scored.token for scored in rest] == TOKENS[1:]
-    assert [scored.logprob for scored in rest] == pytest.approx(expected.tolist(), abs=0.02)
-    found = [scored.top_logprobs[0][0] for scored in rest if scored.top_logprobs]
-    assert found == best
+    async def check(engine: Engine, tolerance: float) -> None:
+        first, *rest = await engine.score(TOKENS, 2)
+        assert first == SampledToken(TOKENS[0])
+        assert [scored.token for scored in rest] == TOKENS[1:]
+        logprobs = [scored.logprob for scored in rest]
+        assert logprobs == pytest.approx(expected.tolist(), abs=tolerance)
+        found = [scored.top_logprobs[0][0] for scored in rest if scored.top_logprobs]
+        assert found == best
+
+    async def transformers() -> None:
+        async with TransformersEngine.load(folder) as engine:
+            await check(engine, 0.02)
+
+    asyncio.run(check(demo, 1e-4))
+    asyncio.run(transformers())
 
 
 def test_the_limits_are_those_of_prompts(demo: Engine) -> None:

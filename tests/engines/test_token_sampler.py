@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from gpt_oss_harmony import (
     load_harmony_encoding,
 )
 from gpt_oss_harmony.engines import EngineError, FinishReason, SampledToken, Sampling
+from gpt_oss_harmony.engines.numpy_sampling import choose_token
 from gpt_oss_harmony.engines.token_sampler import TokenSampler
 from gpt_oss_harmony.engines.torch_sampling import choose_tokens
 from gpt_oss_harmony.grammar import Matcher, TurnOptions, turn_grammar
@@ -102,7 +104,7 @@ def taken(logits: torch.Tensor, samplers: Sequence[TokenSampler]) -> Iterator[Sa
         yield chosen[0]
 
 
-# Beside a slow sampler
+# Beside its twin in NumPy
 
 SETTINGS = st.builds(
     Sampling,
@@ -114,6 +116,29 @@ SETTINGS = st.builds(
     frequency_penalty=st.sampled_from((0.0, -1.5, 0.7)),
     presence_penalty=st.sampled_from((0.0, -0.4, 1.1)),
 )
+
+
+@settings(max_examples=examples(60))
+@given(st.data())
+def test_numpy_takes_the_same_tokens(data: st.DataObject) -> None:
+    width = data.draw(st.sampled_from((VOCABULARY, 70_000)))
+    sampling = replace(data.draw(SETTINGS), seed=data.draw(st.integers(0, 10**9)), logprobs=3)
+    (logits,) = noise(
+        data.draw(st.integers(0, 10**6)), 1, width, data.draw(st.sampled_from((1, 8)))
+    )
+    twins = [TokenSampler([3, 5, 8], sampling, 1000, width) for _ in range(2)]
+    for _ in range(3):
+        (ours,) = choose_tokens(logits[None].clone(), [twins[0]])
+        numpys = choose_token(logits.numpy(), twins[1])
+        assert isinstance(ours, list)
+        assert isinstance(numpys, list)
+        assert numpys[0].token == ours[0].token
+        assert numpys[0].logprob == pytest.approx(ours[0].logprob, abs=1e-4)
+        found, expected = dict(numpys[0].top_logprobs or ()), dict(ours[0].top_logprobs or ())
+        assert found == pytest.approx(expected, abs=1e-4)
+
+
+# Beside a slow sampler
 
 
 @settings(max_examples=examples(40))

@@ -95,19 +95,6 @@ def sdk(url: str, key: str = "none") -> OpenAI:
     return OpenAI(base_url=url, api_key=key, max_retries=0, timeout=PATIENCE)
 
 
-@contextmanager
-def demo_engine(cache: Path) -> Iterator[Engine]:
-    """The demo model, by Transformers."""
-    from gpt_oss_harmony.engines import TransformersEngine
-    from gpt_oss_harmony.engines.demo_model import demo_model_folder
-
-    engine = TransformersEngine.load(demo_model_folder(cache), name="demo")
-    try:
-        yield engine
-    finally:
-        asyncio.run(engine.close())
-
-
 class ServerProcess:
     """``harmony serve`` as a process; `url` is the root of its API, `log` its standard error.
 

@@ -49,7 +49,7 @@ class _Chat(Command):
     name = "chat"
     purpose = "run a model"
     summary = "chat with a model"
-    extras = "transformers, or http for a URL"
+    extras = "numpy for demo, transformers for other models, or http for a URL"
     examples = """\
   harmony chat
   harmony chat openai/gpt-oss-20b --effort high
@@ -178,10 +178,10 @@ async def _backend(arguments: argparse.Namespace, options: Mapping[str, Any]) ->
     try:
         engine = await open_watched(arguments.target, options)
     except EngineError as error:
-        hint, with_terminal = "[transformers]'", "[transformers,terminal]'"
+        hint = "]'"  # the end of what to install
         if hint not in str(error) or not sys.stdin.isatty() or find_spec("prompt_toolkit"):
             raise
-        raise EngineError(str(error).replace(hint, with_terminal)) from error
+        raise EngineError(str(error).replace(hint, f",terminal{hint}")) from error
     return EngineBackend(engine, sampling)
 
 

@@ -35,6 +35,7 @@ from .runtime import bind, state_folder
 _PACKAGES = (
     *("torch", "transformers", "accelerate", "kernels", "triton", "flash-attn", "flash-attn-3"),
     *(
+        "numpy",
         "xllamacpp",
         "mlx",
         "mlx-lm",
@@ -143,7 +144,9 @@ def examine(
     elif source is None:
         yield Finding("error", "model", unknown)
     elif source.engine not in problems:
-        if source.engine == "transformers":
+        if source.engine == "numpy":
+            yield Finding("ok", "model", f"{source.place}, float32 in NumPy on one core")
+        elif source.engine == "transformers":
             yield from _model(source.place, options, find_machine)
         else:
             yield from _local_model(source, options)
@@ -330,9 +333,9 @@ def _metal() -> Finding:
 def _figures(model: str) -> ModelFigures | None:
     """Return the sizes of a model that are on this disk or in this package."""
     if model == "demo":
-        from ..engines.demo_model import demo_model_folder
+        from ..engines.demo_model import demo_weights
 
-        model = str(demo_model_folder())
+        return ModelFigures.of(demo_weights().config)
     path = Path(model) / "config.json"
     if not path.is_file() and model in PUBLISHED_FIGURES:
         return ModelFigures.of(PUBLISHED_FIGURES[model])

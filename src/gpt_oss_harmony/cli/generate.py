@@ -152,7 +152,7 @@ class _Generate(Command):
     name = "generate"
     purpose = "run a model"
     summary = "let a model complete a conversation"
-    extras = "transformers, or http for a URL"
+    extras = "numpy for demo, transformers for other models, or http for a URL"
     examples = """\
   harmony generate demo chat.json
   echo '[{"role": "user", "content": "What is 2 + 2?"}]' | harmony generate demo

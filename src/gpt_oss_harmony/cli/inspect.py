@@ -33,7 +33,7 @@ class _Inspect(Command):
     name = "inspect"
     purpose = "see the format"
     summary = "see conversations and their tokens in the browser"
-    extras = "inspect, and for a MODEL also serve and transformers"
+    extras = "inspect, for demo also serve, and for another MODEL also serve and transformers"
     examples = """\
   harmony inspect
   harmony inspect chat.json

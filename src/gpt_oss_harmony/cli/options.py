@@ -215,8 +215,8 @@ def add_engine(parser: argparse.ArgumentParser, *, takes_url: bool = True) -> No
     parser.add_argument(
         "--engine",
         choices=ENGINES,
-        help="what runs a model in this process (default: llamacpp for a GGUF file, mlx on a Mac "
-        "where it is installed, else transformers)",
+        help="what runs a model in this process (default: numpy for demo, llamacpp for a GGUF "
+        "file, mlx on a Mac where it is installed, else transformers)",
     )
     parser.add_argument(
         "--engine-option",

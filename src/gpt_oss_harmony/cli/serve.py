@@ -55,7 +55,7 @@ class _Serve(Command):
     name = "serve"
     purpose = "run a model"
     summary = "serve a model by the Responses and Chat Completions APIs"
-    extras = "serve, and transformers, llamacpp or mlx for a model in this process"
+    extras = "serve, and transformers, llamacpp or mlx for another model than demo in this process"
     examples = """\
   harmony serve demo
   harmony serve gpt-oss-20b-mxfp4.gguf

@@ -17,7 +17,11 @@
     self_check                    the batching against the plain model, before the first request
     sequential_generation         one request after the other, with what is public
     transformers_engine           a model in this process (extra ``transformers``)
+    safetensors_file              weights as NumPy arrays
     demo_embedding → demo_model   the model that comes with the package
+    numpy_model                   gpt-oss in one file, to be read: the oracle for other engines
+    numpy_sampling                a row of NumPy's logits to a token
+    numpy_engine                  small models with NumPy alone (extra ``numpy``): the demo model
     local_memory                  what fits beside the weights on a person's own computer
     mlx_sampling → mlx_batching → mlx_engine
                                   a model in this process with MLX (extra ``mlx``)
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
     from .gguf_engine import GgufEngine as GgufEngine
     from .llama_cpp_engine import LlamaCppEngine as LlamaCppEngine
     from .mlx_engine import MlxEngine as MlxEngine
+    from .numpy_engine import NumpyEngine as NumpyEngine
     from .sglang_engine import SglangEngine as SglangEngine
     from .transformers_engine import TransformersEngine as TransformersEngine
     from .vllm_engine import VllmEngine as VllmEngine
@@ -80,6 +85,7 @@ _ENGINES = {
     "GgufEngine": ("gguf_engine", "llamacpp"),
     "LlamaCppEngine": ("llama_cpp_engine", "http"),
     "MlxEngine": ("mlx_engine", "mlx"),
+    "NumpyEngine": ("numpy_engine", "numpy"),
     "SglangEngine": ("sglang_engine", "http"),
     "TransformersEngine": ("transformers_engine", "transformers"),
     "VllmEngine": ("vllm_engine", "http"),
@@ -100,16 +106,17 @@ async def open_engine(model: str | Path, *, engine: str | None = None, **options
 
     `model` is one of these:
 
-    - ``demo``: the small model that comes with the package
+    - ``demo``: the small model that comes with the package, with NumPy alone
     - a URL (``http://`` or ``https://``): a server of llama.cpp, SGLang or vLLM
     - a GGUF file, or a folder with one: llama.cpp in this process
     - a folder, or a name on the Hugging Face hub: MLX on a Mac where it is installed, and for
       weights that only MLX reads; otherwise Transformers. A `Path` is always a file or a folder
     - ``ollama:gpt-oss:20b``, ``lmstudio:NAME``: what these programs have downloaded
 
-    `engine` chooses another one for a model in this process: ``transformers``, ``mlx`` or
-    ``llamacpp``. `options` are passed to the engine. Loading a model in this process may block the
-    event loop. Raises `EngineError` if the model cannot be opened.
+    `engine` chooses another one for a model in this process: ``transformers``, ``mlx``,
+    ``llamacpp`` or, for small models, ``numpy``. `options` are passed to the engine. Loading a
+    model in this process may block the event loop. Raises `EngineError` if the model cannot be
+    opened.
     """
     from .model_names import find_source, is_url
 
@@ -139,7 +146,7 @@ async def open_engine(model: str | Path, *, engine: str | None = None, **options
     except TypeError as error:
         raise unknown_options(kind, options, error) from error
     place = source.place
-    if place == "demo":
+    if place == "demo" and source.engine != "numpy":
         from .demo_model import demo_model_folder
 
         place = str(demo_model_folder())
@@ -148,6 +155,7 @@ async def open_engine(model: str | Path, *, engine: str | None = None, **options
 
 
 _IN_PROCESS = {
+    "numpy": ("NumpyEngine", "numpy"),
     "transformers": ("TransformersEngine", "transformers"),
     "mlx": ("MlxEngine", "mlx"),
     "llamacpp": ("GgufEngine", "llamacpp"),

@@ -34,6 +34,8 @@ KINDS = 14
 
 _SPECIAL, _PART_OF_CHARACTER = 12, 13
 
+_KINDS = (str.islower, str.istitle, str.isupper, str.isdecimal, str.isalpha)
+
 _COMMON = 30_000
 """Words get a code if they occur, after a space, among this many most common tokens."""
 
@@ -109,6 +111,9 @@ def _kind(piece: bytes) -> int:
         text = piece[is_spaced:].decode()
     except UnicodeDecodeError:
         return _PART_OF_CHARACTER
-    tests = (str.islower, str.istitle, str.isupper, str.isdecimal, str.isalpha)
-    by_letters = next((kind for kind, test in enumerate(tests) if test(text)), 5)
-    return by_letters + (6 if is_spaced else 0)
+    by_letters = 5
+    for kind, is_kind in enumerate(_KINDS):
+        if is_kind(text):
+            by_letters = kind
+            break
+    return by_letters + 6 * is_spaced

@@ -1,9 +1,10 @@
-"""The demo model of the package, written as a folder that Transformers loads.
+"""The demo model of the package: its weights, and a folder with them that Transformers loads.
 
 The package contains the weights of the layers and the trained rows of the embedding. The folder has
 all 201,088 rows, once for the embedding and once for the head, as in gpt-oss, and the files of a
 Hugging Face tokenizer that gives the same tokens as the encoding. It is written once to the user's
-cache (114 MB). vLLM and Transformers load it; ``make demo-gguf`` converts it for llama.cpp.
+cache (114 MB). vLLM and Transformers load it; ``make demo-gguf`` converts it for llama.cpp. The
+engine in NumPy needs no folder: it takes the rows that differ, some 15,000.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ import shutil
 import tempfile
 from importlib import resources
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import torch
-from safetensors.torch import load, save_file
+import numpy as np
+import numpy.typing as npt
 
 from .demo_embedding import CODE_SIGNS, word_codes
+from .safetensors_file import Array, read_safetensors, rounded_to_bfloat16, write_bfloat16
 from .tokenizer_files import tokenizer_config, tokenizer_json
 from .user_cache import user_cache
 
-__all__ = ["demo_model_folder"]
+__all__ = ["DemoWeights", "demo_model_folder", "demo_weights"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -75,20 +78,40 @@ def _edition() -> str:
     return digest.hexdigest()[:12]
 
 
+class DemoWeights(NamedTuple):
+    """The model: `vectors` has the row of each token in the embedding, which is also the head."""
+
+    config: dict[str, Any]
+    weights: dict[str, Array]
+    vectors: npt.NDArray[np.intp]
+
+
+def demo_weights() -> DemoWeights:
+    """Return the weights in the package, in float32, with the names of Transformers."""
+    packaged = read_safetensors(_packaged(_WEIGHTS))
+    codes, kinds = word_codes()
+    used = packaged["used_tokens"]
+    # Tokens without a code of their own, and not trained, have the row of their kind.
+    own: npt.NDArray[np.bool_] = np.any(codes, axis=1)
+    own[used] = True
+    vectors = np.where(own, len(packaged["kinds"]) - 1 + np.cumsum(own), kinds)
+    coded = packaged["kinds"][kinds[own]] + codes[own] @ (packaged["projection"] / CODE_SIGNS**0.5)
+    rows = rounded_to_bfloat16(np.concatenate([packaged["kinds"], coded]))
+    rows[vectors[used]] = packaged["used_rows"]
+    weights = {"model.embed_tokens.weight": rows}
+    weights |= {f"model.{k}": v for k, v in packaged.items() if k not in _EMBEDDING_PARTS}
+    return DemoWeights(json.loads(_packaged("config.json")), weights, vectors)
+
+
 def _write(folder: Path) -> None:
     for name in _COPIED:
         (folder / name).write_bytes(_packaged(name))
-    packaged = load(_packaged(_WEIGHTS))
-    codes, kinds = word_codes()
-    projection = packaged["projection"].float() / CODE_SIGNS**0.5
-    by_kind = packaged["kinds"].float()[torch.from_numpy(kinds)]
-    rows = torch.addmm(by_kind, torch.from_numpy(codes), projection).to(torch.bfloat16)
-    rows[packaged["used_tokens"].long()] = packaged["used_rows"]
-    # The names are those of Transformers. The head has its own copy of the rows, because llama.cpp
-    # and tensor parallelism do not tie it to the embedding.
-    weights = {"model.embed_tokens.weight": rows, "lm_head.weight": rows.clone()}
-    weights |= {f"model.{k}": v for k, v in packaged.items() if k not in _EMBEDDING_PARTS}
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    _, weights, vectors = demo_weights()
+    # The head has its own copy of the rows, because llama.cpp and tensor parallelism do not tie it
+    # to the embedding.
+    embedding = weights["model.embed_tokens.weight"][vectors]
+    weights |= {"model.embed_tokens.weight": embedding, "lm_head.weight": embedding}
+    write_bfloat16(folder / "model.safetensors", weights)
     for name, content in (
         ("tokenizer.json", tokenizer_json()),
         ("tokenizer_config.json", tokenizer_config()),

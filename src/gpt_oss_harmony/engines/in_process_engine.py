@@ -1,7 +1,8 @@
 """What the engines in this process share: checked prompts, queues of tokens, scores, cancelling.
 
 The event loop makes a `RunningRequest` and reads its queue. A `Batching` owns the thread that runs
-the model, and ends what the other side has ended.
+the model, and ends what the other side has ended. `ModelThread` is such a thread for models that
+are run step by step.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncGenerator, Sequence
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Protocol
 
 from .engine import (
@@ -24,7 +28,7 @@ from .engine import (
 from .running_requests import RunningRequest
 from .token_sampler import TokenSampler
 
-__all__ = ["Batching", "InProcessEngine"]
+__all__ = ["Batching", "InProcessEngine", "ModelThread"]
 
 
 class Batching(Protocol):
@@ -50,6 +54,95 @@ class Batching(Protocol):
 
     def stop(self) -> None:
         """Stop the thread and wait for its end."""
+
+
+class ModelThread(ABC):
+    """A `Batching` that runs a model step by step while it has requests.
+
+    What other threads want is done between two steps. A subclass starts `_thread`; all of its other
+    methods run in it. `requests` has the running requests by name.
+    """
+
+    cached_tokens: int | None = None
+    problem = "its thread has ended"
+
+    def __init__(self, requests: dict[str, RunningRequest], name: str) -> None:
+        self._requests = requests
+        self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name)
+
+    def add(self, name: str, prompt: list[int], max_tokens: int) -> bool:
+        """Start a request; return False if the thread has ended."""
+
+        def insert() -> None:
+            request = self._requests.get(name)
+            if request is not None and not request.is_finished:
+                self._insert(name, request, prompt, max_tokens)
+
+        self._commands.put(insert)
+        return self.is_running
+
+    def cancel(self, name: str) -> None:
+        """End a request early."""
+        self._commands.put(lambda: self._withdraw(name))
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether the thread is alive."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Stop the thread and wait for its end."""
+        self._commands.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._open()
+        while self._take_commands():
+            try:
+                self._step()
+            except Exception as error:  # noqa: BLE001 - it would end the thread and all requests
+                self._close(f"the model failed: {error}")
+                self._open()
+        self._close("the engine was closed")
+
+    def _take_commands(self) -> bool:
+        """Do what other threads want; wait for it without requests. Return False at the end."""
+        while True:
+            try:
+                command = self._commands.get(block=self._is_idle)
+            except queue.Empty:
+                return True
+            if command is None:
+                return False
+            command()
+
+    @property
+    @abstractmethod
+    def _is_idle(self) -> bool:
+        """Whether there is no request to step."""
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Begin without requests."""
+
+    @abstractmethod
+    def _close(self, problem: str) -> None:
+        """End all requests with an error, and free what they used."""
+
+    @abstractmethod
+    def _insert(
+        self, name: str, request: RunningRequest, prompt: list[int], max_tokens: int
+    ) -> None:
+        """Let a request take part in the next step."""
+
+    @abstractmethod
+    def _withdraw(self, name: str) -> None:
+        """Forget a request that nobody reads any more."""
+
+    @abstractmethod
+    def _step(self) -> None:
+        """Run the model once for all requests, and deliver what was sampled."""
 
 
 class InProcessEngine(Engine):

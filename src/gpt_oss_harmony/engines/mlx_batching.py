@@ -7,9 +7,7 @@ are kept, so that the next turn of a conversation computes only what is new.
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +16,7 @@ from mlx_lm.generate import BatchGenerator
 from mlx_lm.models.cache import LRUPromptCache
 
 from .engine import EngineError, SampledToken
+from .in_process_engine import ModelThread
 from .mlx_sampling import FEWEST_FORCED, MlxRow
 from .running_requests import RunningRequest, deliver
 
@@ -42,11 +41,8 @@ class _Place:
     """Whether the cache of its prompt is kept for the next turn."""
 
 
-class MlxBatching:
+class MlxBatching(ModelThread):
     """The thread that runs a model; `requests` has the running requests by name."""
-
-    cached_tokens = None
-    problem = "its thread has ended"
 
     def __init__(
         self,
@@ -55,53 +51,21 @@ class MlxBatching:
         max_requests: int,
         cached_bytes: int = MOST_CACHED_BYTES,
     ) -> None:
+        super().__init__(requests, "harmony-mlx")
         self._model = model
-        self._requests = requests
         self._max_requests = max_requests
-        self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._prompts = LRUPromptCache(_KEPT_PROMPTS, cached_bytes)
         self._places: dict[int, _Place] = {}
         self._generator: Any = None
-        self._thread = threading.Thread(target=self._run, name="harmony-mlx")
         self._thread.start()
 
-    def add(self, name: str, prompt: list[int], max_tokens: int) -> bool:
-        """Start a request; return False if the thread has ended."""
-        self._commands.put(lambda: self._insert(name, prompt, max_tokens))
-        return self.is_running
-
-    def cancel(self, name: str) -> None:
-        """End a request early."""
-        self._commands.put(
-            lambda: self._remove([uid for uid, place in self._places.items() if place.name == name])
-        )
-
     @property
-    def is_running(self) -> bool:
-        """Return whether the thread is alive."""
-        return self._thread.is_alive()
-
-    def stop(self) -> None:
-        """Stop the thread and wait for its end."""
-        self._commands.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        # Streams belong to threads, so the generator is made here.
-        self._stream = mx.default_stream(mx.default_device())
-        self._open()
-        while self._take_commands():
-            try:
-                self._step()
-            except Exception as error:  # noqa: BLE001 - it would end the thread and all requests
-                for place in self._places.values():
-                    place.row.request.fail(f"the model failed: {error}")
-                self._places.clear()
-                self._generator.close()
-                self._open()
-        self._generator.close()
+    def _is_idle(self) -> bool:
+        return not self._places
 
     def _open(self) -> None:
+        # A stream belongs to the thread that uses it.
+        self._stream = mx.default_stream(mx.default_device())
         self._generator = BatchGenerator(
             self._model,
             completion_batch_size=self._max_requests,
@@ -109,21 +73,15 @@ class MlxBatching:
             stream=self._stream,
         )
 
-    def _take_commands(self) -> bool:
-        """Do what other threads want; wait for it without requests. Return False at the end."""
-        while True:
-            try:
-                command = self._commands.get(block=not self._places)
-            except queue.Empty:
-                return True
-            if command is None:
-                return False
-            command()
+    def _close(self, problem: str) -> None:
+        for place in self._places.values():
+            place.row.request.fail(problem)
+        self._places.clear()
+        self._generator.close()
 
-    def _insert(self, name: str, prompt: list[int], max_tokens: int) -> None:
-        request = self._requests.get(name)
-        if request is None or request.is_finished:
-            return
+    def _insert(
+        self, name: str, request: RunningRequest, prompt: list[int], max_tokens: int
+    ) -> None:
         rest, cache = prompt, None
         # A cached prompt can give slightly different logits, so a seed is used without.
         if request.sampler.sampling.seed is None and len(prompt) > _FEWEST_CACHED:
@@ -146,7 +104,8 @@ class MlxBatching:
         )
         self._places[uid] = place
 
-    def _remove(self, uids: list[int]) -> None:
+    def _withdraw(self, name: str) -> None:
+        uids = [uid for uid, place in self._places.items() if place.name == name]
         self._generator.remove(uids)
         for uid in uids:
             del self._places[uid]

@@ -15,8 +15,9 @@ import numpy as np
 
 from ..errors import HarmonyError
 from .engine import EngineError, SampledToken, Sampling
+from .numpy_sampling import likeliest
 from .running_requests import RunningRequest
-from .token_sampler import allowed_tokens
+from .token_sampler import allowed_row
 
 __all__ = ["FEWEST_FORCED", "MlxRow"]
 
@@ -121,7 +122,8 @@ class MlxRow:
         if state.has_penalties:
             scores = _penalised(scores, state.counts, state.sampling)
         if state.matcher is not None:
-            scores = _masked(scores, state.matcher)
+            allowed = allowed_row(state.matcher, scores.shape[-1])
+            scores = mx.where(mx.array(allowed)[None], scores, -mx.inf)
         # The key of the random numbers in MLX has 64 bits.
         key = int(state.random(ahead) * 2**53)
         return _sampled(scores, state.sampling, mx.random.key(key))
@@ -130,13 +132,8 @@ class MlxRow:
         count = self._state.sampling.logprobs
         if count is None:
             return ()
-        row = logprobs[0].astype(mx.float32)
-        best: tuple[tuple[int, float], ...] = ()
-        if count:
-            likeliest = mx.argpartition(-row, min(count, row.size) - 1)[:count]
-            pairs = zip(likeliest.tolist(), row[likeliest].tolist(), strict=True)
-            best = tuple(sorted(pairs, key=lambda pair: -pair[1]))
-        return row[token].item(), best
+        row = np.array(logprobs[0].astype(mx.float32))
+        return float(row[token]), likeliest(row, count)
 
 
 def _penalised(scores: Any, counts: dict[int, int], sampling: Sampling) -> Any:
@@ -148,19 +145,6 @@ def _penalised(scores: Any, counts: dict[int, int], sampling: Sampling) -> Any:
     new = mx.where(old > 0, old / repetition, old * repetition)
     new = new - sampling.frequency_penalty * times - sampling.presence_penalty * (times > 0)
     return mx.put_along_axis(scores, ids, new, axis=-1)
-
-
-def _masked(scores: Any, matcher: Any) -> Any:
-    """Leave only the tokens that the grammar allows."""
-    allowed, problems = allowed_tokens({0: matcher})
-    if problems:
-        raise problems[0]
-    width = scores.shape[-1]
-    row = np.zeros(width, bool)
-    row[: allowed.shape[1]] = allowed[0, :width]
-    if not row.any():
-        raise EngineError("the grammar allows no token of the model")
-    return mx.where(mx.array(row)[None], scores, -mx.inf)
 
 
 def _sampled(scores: Any, sampling: Sampling, key: Any) -> Any:

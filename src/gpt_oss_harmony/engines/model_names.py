@@ -15,7 +15,7 @@ from .installed_models import PROGRAMS, find_installed, in_order
 
 __all__ = ["ENGINES", "ModelSource", "find_source", "is_url", "split_program"]
 
-ENGINES = ("transformers", "mlx", "llamacpp")
+ENGINES = ("transformers", "mlx", "llamacpp", "numpy")
 """The engines in this process, as `open_engine` and ``--engine`` name them."""
 
 
@@ -84,7 +84,7 @@ def find_source(
     path = Path(model)
     fitting: tuple[str, ...]
     if model == "demo":
-        place, fitting = model, ("transformers", "mlx")
+        place, fitting = model, ("numpy", "transformers", "mlx")
     elif path.is_file():
         place, fitting = _file(path), ("llamacpp",)
     elif path.is_dir():
@@ -139,7 +139,7 @@ def _of_config(config: Path) -> tuple[str, ...]:
         content = None  # the engine has a better error
     if not isinstance(content, dict) or content.get("model_type") != "gpt_oss":
         return ("transformers",)
-    return ("mlx",) if "quantization" in content else in_order("transformers", "mlx")
+    return ("mlx",) if "quantization" in content else in_order("transformers", "mlx", "numpy")
 
 
 def _of_name(model: str) -> tuple[str, ...]:

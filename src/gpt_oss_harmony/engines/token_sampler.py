@@ -22,7 +22,7 @@ from .engine import EngineError, FinishReason, SampledToken, Sampling
 if TYPE_CHECKING:
     from ..grammar import ClosingMatcher, Matcher
 
-__all__ = ["TokenSampler", "allowed_tokens"]
+__all__ = ["TokenSampler", "allowed_row", "allowed_tokens"]
 
 
 class TokenSampler:
@@ -140,3 +140,15 @@ def allowed_tokens(
             except HarmonyError as error:
                 problems[row] = error
     return np.unpackbits(bitmasks.view(np.uint8), axis=1, bitorder="little"), problems
+
+
+def allowed_row(matcher: Matcher | ClosingMatcher, width: int) -> npt.NDArray[np.bool_]:
+    """Return which of a model's `width` tokens a grammar allows now; raise an error for none."""
+    allowed, problems = allowed_tokens({0: matcher})
+    if problems:
+        raise problems[0]
+    row = np.zeros(width, np.bool_)
+    row[: allowed.shape[1]] = allowed[0, :width]
+    if not row.any():
+        raise EngineError("the grammar allows no token of the model")
+    return row
