@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from ..conversation.messages import Message
 
-__all__ = ["Answer", "Api", "Fold", "Writer", "answer_request"]
-
 Api: TypeAlias = Literal["responses", "chat", "completions", "messages"]
 """OpenAI's Responses, Chat Completions and Completions, and Anthropic's Messages."""
 

@@ -17,20 +17,6 @@ from ..errors import ConversationError
 from .current_date import rfc_3339
 from .request_body import Metadata, RequestBody, RequestSettings
 
-__all__ = [
-    "MESSAGES_ENDPOINT",
-    "Batch",
-    "BatchAnswer",
-    "BatchBody",
-    "BatchBodyError",
-    "MessagesBatchBody",
-    "batch_json",
-    "batch_line",
-    "messages_batch_line",
-    "read_batch_file",
-    "read_batch_requests",
-]
-
 MESSAGES_ENDPOINT = "/v1/messages"
 
 _MOST = 50_000  # requests

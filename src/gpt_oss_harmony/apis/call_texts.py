@@ -21,15 +21,6 @@ from ..conversation.built_in_tools import call_item, read_code
 from .items import ItemBegun, ItemKind
 from .requested_tools import CUSTOM_TOOL_FIELD
 
-__all__ = [
-    "BodyText",
-    "CallArguments",
-    "CustomToolInput",
-    "ShownCode",
-    "body_text",
-    "custom_tool_input",
-]
-
 
 class BodyText(Protocol):
     """Converts the body of an item to the text for clients."""

@@ -16,15 +16,6 @@ from typing import Any
 from ..conversation.json_field import JsonField
 from ..conversation.tool_namespaces import ToolDescription
 
-__all__ = [
-    "CLIENT_TOOLS",
-    "MESSAGES_TOOLS",
-    "ClientTool",
-    "call_arguments",
-    "call_field",
-    "client_tool_of",
-]
-
 
 @dataclass(frozen=True)
 class ClientTool:

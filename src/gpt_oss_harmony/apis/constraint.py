@@ -22,8 +22,6 @@ from .effort import message_limits
 from .request_body import Whitespace
 from .turn import TurnRequest
 
-__all__ = ["compiled_constraint", "constraint_options"]
-
 
 def compiled_constraint(
     request: TurnRequest,

@@ -23,18 +23,6 @@ from ..conversation.messages import Author, Conversation, Message, Role
 from ..sampled_messages import SampledMessage
 from .requested_tools import CUSTOM_TOOL_FIELD, RequestedTools
 
-__all__ = [
-    "PART_TYPES",
-    "REASONING_TYPES",
-    "ConversationBuilder",
-    "RequestedFormat",
-    "attachment_in",
-    "content_texts",
-    "file_note",
-    "part_text",
-    "read_response_format",
-]
-
 
 class RequestedFormat(NamedTuple):
     """A requested format of answers: any JSON object, a named schema, or a format of `text`.

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-__all__ = ["TODAY", "current_date", "rfc_3339"]
-
 TODAY = "today"
 """The default of every option for a date: the current date in UTC."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..conversation.content import ReasoningEffort
 from ..conversation.json_field import JsonField
 
-__all__ = ["effort_of_budget", "message_limits", "read_effort"]
-
 _EFFORTS = {
     "none": ReasoningEffort.LOW,  # the model always reasons
     "minimal": ReasoningEffort.LOW,

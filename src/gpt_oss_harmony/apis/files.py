@@ -16,32 +16,6 @@ from ..errors import ConversationError
 from .current_date import rfc_3339
 from .request_body import Ignored, RequestBody, RequestSettings
 
-__all__ = [
-    "CompleteUpload",
-    "ContainedFile",
-    "Container",
-    "ContainerRequest",
-    "DeletedContainedFile",
-    "DeletedContainer",
-    "DeletedFile",
-    "DeletedMessagesFile",
-    "ExpiresAfter",
-    "Expiry",
-    "File",
-    "FileExpiry",
-    "MessagesFile",
-    "MessagesFiles",
-    "NetworkPolicy",
-    "PartialUpload",
-    "Purpose",
-    "UploadBody",
-    "UploadedFile",
-    "messages_file",
-    "openai_file",
-    "plain_name",
-    "upload_json",
-]
-
 _LONGEST_NAME = 255
 _MOST_BYTES = 256 << 20  # of a file that is uploaded in parts
 _MOST_PARTS = 10_000

@@ -26,28 +26,6 @@ from ..parsing.recovery import Recovery
 if TYPE_CHECKING:  # it needs the extra `grammar`
     from ..grammar import Violation
 
-__all__ = [
-    "LEAST_LOGPROB",
-    "Decrypt",
-    "Ending",
-    "HistoryItem",
-    "ItemBegun",
-    "ItemEnded",
-    "ItemEvent",
-    "ItemKind",
-    "ItemRules",
-    "ItemText",
-    "LogprobJson",
-    "NewId",
-    "RepetitionDetail",
-    "TokenJson",
-    "TokenLogprob",
-    "TurnEnded",
-    "Usage",
-    "called_name",
-    "repetition_detail",
-]
-
 NewId: TypeAlias = "Callable[[str], str]"
 """A function that makes an id with a prefix such as ``msg``."""
 

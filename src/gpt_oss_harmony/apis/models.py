@@ -9,16 +9,6 @@ from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from .current_date import rfc_3339
 
-__all__ = [
-    "Model",
-    "ModelInfo",
-    "ModelList",
-    "ModelPage",
-    "ModelToLoad",
-    "model_info",
-    "model_json",
-]
-
 
 class Model(TypedDict):
     """A model's name and creation time; `max_model_len` is the length of its context in tokens."""

@@ -35,8 +35,6 @@ from .items import (
 from .stop_texts import StopTexts
 from .turn import TurnRequest
 
-__all__ = ["TextReader", "TurnReader", "item_events"]
-
 _LAST_TOKENS = (RETURN, CALL)
 
 

@@ -20,37 +20,6 @@ from pydantic import (
 from ..engines.engine import Sampling
 from ..errors import ConversationError
 
-__all__ = [
-    "OWNER",
-    "Absent",
-    "ConstraintFields",
-    "Effort",
-    "Elsewhere",
-    "Ignored",
-    "Metadata",
-    "MetadataUpdate",
-    "OneAnswer",
-    "ParallelCalls",
-    "PromptCacheRetention",
-    "ReasoningSettings",
-    "RequestBody",
-    "RequestSettings",
-    "SamplingFields",
-    "ServiceTier",
-    "StopTexts",
-    "StreamOptions",
-    "Unsupported",
-    "Whitespace",
-    "field_path",
-    "ignored_field",
-    "is_deeper",
-    "misplaced_field",
-    "no_bias",
-    "read_body",
-    "unknown_fields",
-    "validation_problem",
-]
-
 _Body = TypeVar("_Body", bound="RequestBody")
 
 Metadata: TypeAlias = Annotated[

@@ -28,14 +28,6 @@ from ..conversation.json_field import JsonField
 from .conversation_builder import RequestedFormat, read_response_format
 from .effort import read_effort
 
-__all__ = [
-    "requested_effort",
-    "requested_format",
-    "requested_reasoning_tokens",
-    "shows_reasoning",
-    "verbosity_instructions",
-]
-
 _TEMPLATE_FIELDS = {"reasoning_effort", "enable_thinking", "thinking"}
 
 

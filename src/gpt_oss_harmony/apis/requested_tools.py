@@ -29,18 +29,6 @@ from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig,
 from ..errors import ConversationError
 from .client_tools import CLIENT_TOOLS
 
-__all__ = [
-    "CUSTOM_TOOL_FIELD",
-    "RequestedTools",
-    "choice_without",
-    "chosen_built_in",
-    "read_function",
-    "read_later_choice",
-    "read_tool_choice",
-    "read_tool_name",
-    "read_tools",
-]
-
 _FUNCTIONS = "functions"
 _NO_IMAGES = "the model reads text; offer functions that describe the screen"
 

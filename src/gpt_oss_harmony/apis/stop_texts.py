@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["StopTexts"]
-
 
 class StopTexts:
     """Keeps the end of a text pending while a stop text may begin there.

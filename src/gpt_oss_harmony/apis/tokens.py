@@ -9,19 +9,6 @@ from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from .request_body import RequestBody
 
-__all__ = [
-    "DetokenizeRequest",
-    "DetokenizedText",
-    "ParseRequest",
-    "ParsedTokens",
-    "RecoveryJson",
-    "RenderedSegment",
-    "RenderedTurn",
-    "TokenizeRequest",
-    "TokenizedText",
-    "TokenizerInfo",
-]
-
 
 class RenderedSegment(TypedDict):
     """A part of the message with this index; `kind` is header, body or stop."""

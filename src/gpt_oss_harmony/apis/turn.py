@@ -38,18 +38,6 @@ from .requested_tools import (
 if TYPE_CHECKING:
     from .request_body import ConstraintFields, Whitespace
 
-__all__ = [
-    "RENDERING",
-    "ParsedRequest",
-    "TurnRequest",
-    "checked_beginning",
-    "noted",
-    "request_fields",
-    "turn_of_parsed",
-    "unread_fields",
-    "without_earlier_reasoning",
-]
-
 _Model = TypeVar("_Model", bound=BaseModel)
 
 

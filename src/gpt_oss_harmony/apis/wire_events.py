@@ -11,16 +11,6 @@ from typing import Any, NamedTuple
 
 from pydantic_core import PydanticSerializationError, to_json
 
-__all__ = [
-    "PLACEHOLDER",
-    "Event",
-    "TextEvents",
-    "encode_events",
-    "event_of",
-    "json_around",
-    "json_text",
-]
-
 PLACEHOLDER = "\0"
 """Stands for a text that is filled in later."""
 

@@ -12,8 +12,6 @@ from ..parsing.parser import StreamableParser
 from ..parsing.state import ContentDelta
 from .engine import Engine, EngineError, FinishReason, SampledToken, Sampling
 
-__all__ = ["Completion", "CompletionStep", "complete", "stream_completion"]
-
 
 @dataclass
 class Completion:

@@ -30,8 +30,6 @@ from .running_requests import RunningRequest
 from .self_check import SelfCheck
 from .torch_sampling import sample_next
 
-__all__ = ["ContinuousBatching"]
-
 _CPU_BATCH_TOKENS = 512  # in one step; a longer prompt takes several steps
 
 

@@ -22,8 +22,6 @@ from torch import nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
-__all__ = ["FEW_ROWS", "prepare_for_cpu"]
-
 FEW_ROWS = 8
 """The most rows of logits for which the head spends its time on reading its weights."""
 

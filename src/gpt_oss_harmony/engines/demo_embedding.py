@@ -19,8 +19,6 @@ import numpy.typing as npt
 from ..tokens.special_tokens import FIRST_SPECIAL
 from ..tokens.vocabulary import load_vocabulary
 
-__all__ = ["CODE_SIGNS", "KINDS", "MODEL_ROWS", "word_codes"]
-
 _Signs: TypeAlias = npt.NDArray[np.float32]
 
 CODE_SIGNS = 64

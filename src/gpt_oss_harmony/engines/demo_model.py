@@ -28,8 +28,6 @@ from .safetensors_file import Array, read_safetensors, rounded_to_bfloat16, writ
 from .tokenizer_files import tokenizer_config, tokenizer_json
 from .user_cache import user_cache
 
-__all__ = ["DemoWeights", "demo_model_folder", "demo_weights"]
-
 _LOG = logging.getLogger(__name__)
 
 _EDITION = 3

@@ -12,8 +12,6 @@ import torch
 from .parallel import available_memory
 from .placement import Device, Machine
 
-__all__ = ["find_machine"]
-
 _PACKAGES = ("accelerate", "kernels", "flash-attn", "flash-attn-3", "flash-attn-4", "triton")
 _TRITONS = ("triton", "pytorch-triton-rocm", "triton-rocm", "pytorch-triton-xpu", "triton-windows")
 

@@ -18,8 +18,6 @@ from collections.abc import Mapping, Sequence
 from ..encoding import load_harmony_encoding
 from ..tokens.special_tokens import CHANNEL, END, MESSAGE, START
 
-__all__ = ["LONGEST_DRAFT", "Drafts"]
-
 LONGEST_DRAFT = 7
 """With the last token of the request, these are `cpu_model.FEW_ROWS` rows of logits: up to as many,
 a step costs about the same."""

@@ -11,19 +11,6 @@ from typing import Any, NamedTuple
 from ..errors import HarmonyError, wrong_type
 from ..tokens.special_tokens import CALL, RETURN
 
-__all__ = [
-    "ContextLengthError",
-    "Engine",
-    "EngineError",
-    "FinishReason",
-    "Health",
-    "SampledToken",
-    "Sampling",
-    "SamplingError",
-    "check_sizes",
-    "unknown_options",
-]
-
 
 class EngineError(HarmonyError):
     """The engine failed or cannot be reached; if `retryable`, a retry may succeed."""

@@ -24,8 +24,6 @@ from .gguf_header import (
 )
 from .user_cache import user_cache
 
-__all__ = ["convert_ollama_gguf", "converted_file", "llama_cpp_header"]
-
 _TENSOR_NAMES = {
     ".attn_out.": ".attn_output.",
     ".ffn_norm.": ".post_attention_norm.",

@@ -29,8 +29,6 @@ from .llama_cpp_engine import LlamaCppEngine
 from .local_memory import LocalPlan, plan_local_memory
 from .parallel import available_memory, thread_count
 
-__all__ = ["GgufEngine", "plan_gguf"]
-
 _LOG = logging.getLogger(__name__)
 
 _MOST_CACHED_PROMPTS = 8192  # MiB of main memory; llama.cpp's default

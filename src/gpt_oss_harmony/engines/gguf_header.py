@@ -20,16 +20,6 @@ from typing import Any, NamedTuple
 from .engine import EngineError
 from .memory_plan import ModelFigures
 
-__all__ = [
-    "ARCHITECTURE",
-    "OLLAMA_ARCHITECTURE",
-    "TENSOR_TYPES",
-    "GgufHeader",
-    "TensorEntry",
-    "is_gguf",
-    "read_gguf_header",
-]
-
 ARCHITECTURE = "gpt-oss"
 OLLAMA_ARCHITECTURE = "gptoss"
 """What Ollama's published file calls it; see `gguf_conversion`."""

@@ -14,8 +14,6 @@ import httpx2
 
 from .engine import EngineError
 
-__all__ = ["OUTGOING_HEADERS", "EventReader", "HttpClient", "RefusalError"]
-
 OUTGOING_HEADERS: ContextVar[Mapping[str, str] | None] = ContextVar(
     "harmony_outgoing_headers", default=None
 )

@@ -28,8 +28,6 @@ from .engine import (
 from .running_requests import RunningRequest
 from .token_sampler import TokenSampler
 
-__all__ = ["Batching", "InProcessEngine", "ModelThread"]
-
 
 class Batching(Protocol):
     """The thread that runs a model, and takes its requests by name from the engine's table."""

@@ -21,8 +21,6 @@ from .gguf_conversion import converted_file
 from .gguf_header import ARCHITECTURE, OLLAMA_ARCHITECTURE, GgufHeader, read_gguf_header
 from .memory_plan import ModelFigures
 
-__all__ = ["PROGRAMS", "InstalledModel", "find_installed", "in_order", "installed_models"]
-
 PROGRAMS = ("ollama", "lmstudio")
 """The programs whose names for models can be opened, such as ``ollama:gpt-oss:20b``."""
 

@@ -13,8 +13,6 @@ from .engine import EngineError, FinishReason, SampledToken, Sampling, SamplingE
 from .http_client import HttpClient
 from .server_engine import AnswerReader, ServerEngine, best_tokens
 
-__all__ = ["LlamaCppEngine", "find_lost_tokens", "text_of"]
-
 _ENDS = frozenset((RETURN, CALL, END_OF_TEXT))  # end every completion of gpt-oss in llama.cpp
 _LARK = "%llguidance {}\n"  # marks a Lark grammar, not one of llama.cpp
 _OWN_SEEDS = 2**32 - 1  # llama.cpp chooses a random seed for this value

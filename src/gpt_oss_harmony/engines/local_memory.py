@@ -17,8 +17,6 @@ from .engine import EngineError
 from .memory_plan import ModelFigures, gigabytes
 from .parallel import available_memory
 
-__all__ = ["LocalPlan", "machine_memory", "plan_local_memory"]
-
 _NUMBER = 2  # bytes of a cached number: float16 or bfloat16
 _STEP = 512  # tokens that are computed at once; llama.cpp's default
 _LONG, _SHORT, _SHORTEST = 32_768, 8_192, 4_096  # tokens of context

@@ -13,16 +13,6 @@ from typing import Any, NamedTuple
 
 from .engine import EngineError
 
-__all__ = [
-    "PAGE",
-    "PUBLISHED_FIGURES",
-    "USABLE_SHARE",
-    "MemoryPlan",
-    "ModelFigures",
-    "gigabytes",
-    "plan_memory",
-]
-
 PAGE = 256
 """Tokens in a block of the KV cache."""
 

@@ -20,8 +20,6 @@ from .in_process_engine import ModelThread
 from .mlx_sampling import FEWEST_FORCED, MlxRow
 from .running_requests import RunningRequest, deliver
 
-__all__ = ["MOST_CACHED_BYTES", "MlxBatching"]
-
 _MOST_PREFILLS = 8
 _FEWEST_CACHED = 64  # tokens of a prompt; a shorter one is computed as fast as it is found
 _KEPT_PROMPTS = 16

@@ -24,8 +24,6 @@ from .local_memory import machine_memory, plan_local_memory
 from .memory_plan import ModelFigures
 from .mlx_batching import MOST_CACHED_BYTES, MlxBatching
 
-__all__ = ["MlxEngine", "MlxGptOss"]
-
 _LOG = logging.getLogger(__name__)
 
 _FILES = ("*.json", "model*.safetensors", "*.jinja")

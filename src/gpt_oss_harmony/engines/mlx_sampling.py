@@ -19,8 +19,6 @@ from .numpy_sampling import likeliest
 from .running_requests import RunningRequest
 from .token_sampler import allowed_row
 
-__all__ = ["FEWEST_FORCED", "MlxRow"]
-
 FEWEST_FORCED = 4
 """Forced tokens that are read at once. Fewer cost less than leaving and joining the batch."""
 

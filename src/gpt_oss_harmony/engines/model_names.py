@@ -13,8 +13,6 @@ from .engine import EngineError
 from .gguf_header import is_gguf
 from .installed_models import PROGRAMS, find_installed, in_order
 
-__all__ = ["ENGINES", "ModelSource", "find_source", "is_url", "split_program"]
-
 ENGINES = ("transformers", "mlx", "llamacpp", "numpy")
 """The engines in this process, as `open_engine` and ``--engine`` name them."""
 

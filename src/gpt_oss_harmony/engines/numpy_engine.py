@@ -22,8 +22,6 @@ from .parallel import available_memory
 from .running_requests import RunningRequest, deliver
 from .safetensors_file import Array, read_safetensors
 
-__all__ = ["NumpyEngine"]
-
 _STEP_TOKENS = 256  # of a long prompt; the other requests get their next token in between
 
 

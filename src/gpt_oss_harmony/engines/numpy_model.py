@@ -18,8 +18,6 @@ import numpy.typing as npt
 from .engine import EngineError
 from .safetensors_file import Array
 
-__all__ = ["GptOss", "KeyValueCache"]
-
 
 class _Layer(NamedTuple):
     """The weights of a layer, turned so that rows of tokens are multiplied from the left."""

@@ -14,8 +14,6 @@ from .engine import EngineError, SampledToken, Sampling
 from .safetensors_file import Array
 from .token_sampler import TokenSampler, allowed_row
 
-__all__ = ["choose_token", "likeliest"]
-
 _BLOCK = 128
 """Sums and maxima are searched first by block, then in the block, as whole rows take long."""
 

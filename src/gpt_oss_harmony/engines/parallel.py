@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 
 from .engine import EngineError
 
-__all__ = ["Processes", "available_cores", "available_memory", "thread_count"]
-
 _SMALL = 100_000_000  # parameters
 _CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 _EXPERTS = {"num_local_experts": "experts"}

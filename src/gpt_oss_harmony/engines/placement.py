@@ -14,16 +14,6 @@ from typing import Any, NamedTuple
 from .engine import EngineError
 from .memory_plan import MemoryPlan, ModelFigures, gigabytes, plan_memory
 
-__all__ = [
-    "DIVIDING",
-    "HOPPER_ATTENTION",
-    "Device",
-    "Machine",
-    "Placement",
-    "attention_advice",
-    "place",
-]
-
 HOPPER_ATTENTION = "kernels-community/vllm-flash-attn3"
 """The attention with sinks that gpt-oss names for CUDA; its sinks need the Hopper generation."""
 

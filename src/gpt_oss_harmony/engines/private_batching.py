@@ -31,8 +31,6 @@ from transformers.generation.continuous_batching.requests import FutureRequestSt
 
 from .engine import EngineError
 
-__all__ = ["PRIVATE_NAMES", "BatchedRequest", "PrivateBatching", "Steps", "UnknownBatchingError"]
-
 _LOG = logging.getLogger(__name__)
 
 _NO_TOKEN = 2**31 - 1

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 
-__all__ = ["RepetitionDetector"]
-
 # A large prime: different tokens rarely have the same hash, and `_is_periodic` compares them.
 _MODULUS = (1 << 61) - 1
 _BASE = 0x5DEECE66D1

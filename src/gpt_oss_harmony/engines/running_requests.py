@@ -10,8 +10,6 @@ from typing import Any
 from .engine import EngineError, SampledToken
 from .token_sampler import TokenSampler
 
-__all__ = ["RunningRequest", "deliver"]
-
 
 class RunningRequest:
     """A running request: its sampler, and the queue of its event loop that gets its tokens.

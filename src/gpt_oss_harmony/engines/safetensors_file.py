@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from .engine import EngineError
 
-__all__ = ["Array", "read_safetensors", "rounded_to_bfloat16", "write_bfloat16"]
-
 Array: TypeAlias = npt.NDArray[np.float32]
 
 _LENGTH = 8  # bytes of the header's length

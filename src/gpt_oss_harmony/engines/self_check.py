@@ -24,8 +24,6 @@ from .engine import EngineError
 from .placement import attention_advice
 from .private_batching import BatchedRequest, PrivateBatching
 
-__all__ = ["TOLERANCES", "SelfCheck", "check_language"]
-
 TOLERANCES = {torch.float32: 0.002, torch.float16: 0.05, torch.bfloat16: 0.15}
 """How far logits may be apart: the norm of the difference by the norm of the logits around their
 mean. In bfloat16, the sums of another kernel differ, and with them now and then an expert."""

@@ -31,8 +31,6 @@ from .parallel import Processes
 from .running_requests import RunningRequest
 from .torch_sampling import sample_next
 
-__all__ = ["SequentialGeneration"]
-
 _T = TypeVar("_T")
 
 _IDLE = datetime.timedelta(days=3650)

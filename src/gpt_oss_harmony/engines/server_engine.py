@@ -22,8 +22,6 @@ from .engine import (
 )
 from .http_client import HttpClient, RefusalError
 
-__all__ = ["AnswerReader", "GrammarCheck", "ServerEngine", "best_tokens"]
-
 
 class AnswerReader(ABC):
     """Reads the events of one completion."""

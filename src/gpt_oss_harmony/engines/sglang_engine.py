@@ -15,8 +15,6 @@ from .engine import EngineError, FinishReason, SampledToken, Sampling, SamplingE
 from .http_client import HttpClient
 from .server_engine import AnswerReader, ServerEngine, best_tokens
 
-__all__ = ["SglangEngine"]
-
 _LARK = "%llguidance {}\n"  # marks a Lark grammar; `ebnf` may be GBNF as well
 _SEEDS = 2**31
 

@@ -22,8 +22,6 @@ from .engine import EngineError, FinishReason, SampledToken, Sampling
 if TYPE_CHECKING:
     from ..grammar import ClosingMatcher, Matcher
 
-__all__ = ["TokenSampler", "allowed_row", "allowed_tokens"]
-
 
 class TokenSampler:
     """The state of one completion: its settings, its tokens so far, and its grammar.

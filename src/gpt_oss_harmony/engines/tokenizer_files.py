@@ -8,8 +8,6 @@ from ..tokens.special_tokens import SPECIAL_TEXTS, START_OF_TEXT, VOCABULARY_SIZ
 from ..tokens.tiktoken_core import WORD_PATTERN
 from ..tokens.vocabulary import load_vocabulary
 
-__all__ = ["RESPONSE_TEMPLATE", "tokenizer_config", "tokenizer_json"]
-
 _ENDS = ["<|end|>", "<|call|>", "<|return|>"]
 _OPENING = r"(?:<\|start\|>assistant)?"
 _CHANNEL = r"<\|channel\|>\w+"

@@ -17,8 +17,6 @@ from .engine import EngineError, SampledToken
 from .running_requests import RunningRequest, deliver
 from .token_sampler import TokenSampler, allowed_tokens
 
-__all__ = ["choose_tokens", "sample_next"]
-
 
 def sample_next(logits: torch.Tensor, requests: Sequence[RunningRequest]) -> list[list[int]]:
     """Sample the next token of each request and deliver it, with the tokens that it forces.

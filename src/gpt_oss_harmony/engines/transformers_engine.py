@@ -31,8 +31,6 @@ from .sequential_generation import SequentialGeneration
 if TYPE_CHECKING:
     from .continuous_batching import ContinuousBatching
 
-__all__ = ["TESTED_BATCHING", "TransformersEngine"]
-
 _LOG = logging.getLogger(__name__)
 
 TESTED_BATCHING = ("5.19", "5.24")

@@ -6,8 +6,6 @@ import os
 import sys
 from pathlib import Path
 
-__all__ = ["user_cache"]
-
 
 def user_cache(cache: Path | None = None) -> Path:
     """Return our folder below `cache`, by default ``XDG_CACHE_HOME`` or the user's cache."""

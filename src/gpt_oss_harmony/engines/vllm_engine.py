@@ -22,8 +22,6 @@ from .engine import (
 from .http_client import HttpClient, RefusalError
 from .server_engine import AnswerReader, ServerEngine, best_tokens
 
-__all__ = ["VllmEngine"]
-
 _GENERATE = "/inference/v1/generate"
 _COMPLETIONS = "/v1/completions"
 _TOKEN = "token_id:"  # the prefix of tokens beside log-probabilities in completions

@@ -16,8 +16,6 @@ from .llama_cpp_engine import LlamaCppEngine
 from .sglang_engine import SglangEngine
 from .vllm_engine import VllmEngine
 
-__all__ = ["name_other_server", "open_server"]
-
 _HUB_MODEL = "openai/gpt-oss-20b"
 _TEXT = "takes only text (no token ids in prompts, no special tokens in answers, no grammar)"
 

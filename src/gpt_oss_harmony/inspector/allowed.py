@@ -14,8 +14,6 @@ from ..written_tokens import written_tokens
 from .source import read_source
 from .wire import AllowedBody, TokenList, token_list
 
-__all__ = ["Allowed", "AllowedStep", "allowed"]
-
 _MOST_STEPS = 200
 _SHOWN = 20
 

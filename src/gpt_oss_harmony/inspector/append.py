@@ -22,8 +22,6 @@ from ..errors import ConversationError
 from .source import read_source
 from .wire import AppendBody, Form
 
-__all__ = ["Appended", "appended"]
-
 _CHAT_FIELDS = ("role", "content", "reasoning", "tool_calls")
 
 

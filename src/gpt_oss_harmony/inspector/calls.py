@@ -23,18 +23,6 @@ from .parse import parsing
 from .rendering import rendering
 from .wire import AllowedBody, AppendBody, ExportBody, InspectorError, ParseBody, RenderBody
 
-__all__ = [
-    "CALLS",
-    "MADE_FILES",
-    "MAX_BYTES",
-    "MAX_VALUES",
-    "Answer",
-    "Call",
-    "answer",
-    "json_text",
-    "settings",
-]
-
 MAX_BYTES = 16 * 1024 * 1024
 MAX_VALUES = 500_000
 

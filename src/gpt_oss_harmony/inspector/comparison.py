@@ -16,8 +16,6 @@ from .rendering import rendered_conversation
 from .source import read_source
 from .wire import RenderBody
 
-__all__ = ["ComparedPart", "ComparedTable", "Comparison", "compared_parts", "comparison"]
-
 _STYLES = ("guide", "reference", "oss-harmony")
 _DIALECTS = get_args(SchemaDialect)
 

@@ -26,8 +26,6 @@ from .rendering import kept_messages, rendered_conversation
 from .source import conversation_json, read_source
 from .wire import ExportBody, InspectorError, RenderBody
 
-__all__ = ["Exported", "PythonProgram", "exported", "python_program", "quoted"]
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 _WIDTH = 88

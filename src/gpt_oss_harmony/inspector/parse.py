@@ -13,8 +13,6 @@ from ..parsing.parser import StreamableParser
 from ..written_tokens import written_tokens
 from .wire import ParseBody, TokenList, token_list
 
-__all__ = ["Parsing", "Reading", "parsing"]
-
 
 class StateChange(TypedDict):
     """The parser's state after the token at `index`, until the next change."""

@@ -20,15 +20,6 @@ from ..training.sequence_plan import kept_in_prompt, plan_sequences
 from .source import conversation_json, read_source
 from .wire import Form, InspectorError, RenderBody, TokenList, token_list
 
-__all__ = [
-    "RenderedConversation",
-    "Rendering",
-    "RenderingSpan",
-    "kept_messages",
-    "rendered_conversation",
-    "rendering",
-]
-
 _BY_TURN = (
     "the reasoning of an earlier turn, with its calls of built-in tools; prompts leave it out "
     "after the final answer of that turn"

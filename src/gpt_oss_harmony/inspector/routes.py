@@ -27,19 +27,6 @@ from .calls import (
 )
 from .wire import InspectorError
 
-__all__ = [
-    "Admit",
-    "Endpoint",
-    "LiveModel",
-    "Run",
-    "admit_all",
-    "call_endpoint",
-    "create_inspector",
-    "inspector_routes",
-    "page_file",
-    "start_page",
-]
-
 _FOLDER = resources.files(__package__) / "page"
 
 _MEDIA_TYPES = {

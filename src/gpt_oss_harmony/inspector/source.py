@@ -22,8 +22,6 @@ from ..errors import ConversationError
 from ..sampled_messages import SampledMessage, with_sampled_tokens
 from .wire import Form, SourceBody
 
-__all__ = ["InspectedSource", "conversation_json", "read_source"]
-
 _STORED = ("previous_response_id", "conversation")
 
 _SAMPLED_TOKENS = "sampled_tokens"

@@ -19,20 +19,6 @@ from ..encoding import load_harmony_encoding
 from ..errors import ConversationError, HarmonyError
 from ..tokens.special_tokens import VOCABULARY_SIZE
 
-__all__ = [
-    "AllowedBody",
-    "AppendBody",
-    "ExportBody",
-    "Form",
-    "FormName",
-    "InspectorError",
-    "ParseBody",
-    "RenderBody",
-    "SourceBody",
-    "TokenList",
-    "token_list",
-]
-
 
 class InspectorError(HarmonyError):
     """A response with an HTTP status of 400 or more; `param` is the path of the field at fault."""

@@ -10,8 +10,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from .fair_turns import FairSemaphore
 from .http.errors import ApiError, shutting_down
 
-__all__ = ["Admission"]
-
 _FIRST_GUESS = 2.0  # the assumed seconds of a request before any has ended
 _NEW_SHARE = 0.2  # of the newest request in the average
 

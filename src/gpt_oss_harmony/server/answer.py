@@ -36,8 +36,6 @@ from .sampling import choice_sampling, sample_choices, sample_turn
 from .services import Services
 from .store import new_id
 
-__all__ = ["Api", "SampledAnswer", "answer_events", "respond", "sampled_turns", "whole_answer"]
-
 
 class Api(NamedTuple):
     """What differs between the APIs after a request has been prepared.

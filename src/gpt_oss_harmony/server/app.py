@@ -75,8 +75,6 @@ from .unknown_fields import UnknownFields
 if TYPE_CHECKING:
     from .telemetry import Telemetry
 
-__all__ = ["check_storage", "create_app", "make_server", "run_server"]
-
 _LOG = logging.getLogger(__name__)
 
 _C_LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None

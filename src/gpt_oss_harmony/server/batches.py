@@ -54,8 +54,6 @@ from .store import (
     new_id,
 )
 
-__all__ = ["BatchRunner", "messages_router", "router"]
-
 _LOG = logging.getLogger(__name__)
 
 _DAY = 24 * 60 * 60

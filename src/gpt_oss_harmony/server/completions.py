@@ -24,8 +24,6 @@ from .sampling import choice_sampling, engine_slot
 from .services import Services, services_of
 from .store import new_id
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["Completions"], route_class=LimitedRoute)
 
 _API = Api(CompletionsFold, prompt_field="prompt")

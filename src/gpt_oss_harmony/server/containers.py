@@ -30,8 +30,6 @@ from .repeated_requests import IdempotencyKey, stored_once
 from .services import services_of
 from .store import ContainerFile, Order, Store, StoredContainer, UploadedFile, new_id
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/containers", tags=["Containers"], route_class=LimitedRoute)
 
 _FOLDER = "/mnt/data/"

@@ -30,9 +30,6 @@ from .responses.history import history_items, new_items, page_json, with_stored_
 from .services import Services, services_of
 from .store import Conversation, NewItem, Order, Page, Store, StoredItem, new_id
 
-__all__ = ["router"]
-
-
 router = APIRouter(prefix="/v1/conversations", tags=["Conversations"], route_class=LimitedRoute)
 
 

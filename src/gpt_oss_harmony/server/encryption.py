@@ -29,8 +29,6 @@ from ..errors import HarmonyError
 from ..sampled_messages import SampledMessage
 from .private_files import make_private
 
-__all__ = ["DecryptionError", "EncryptionKeyError", "ItemCipher", "OwnerCipher", "rotate_keys"]
-
 _LOG = logging.getLogger(__name__)
 
 _PREFIX = "hr1."  # names the format, and is bound to the text

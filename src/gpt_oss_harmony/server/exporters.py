@@ -16,8 +16,6 @@ from ..installation import missing_package
 if TYPE_CHECKING:
     from .telemetry import Telemetry
 
-__all__ = ["TelemetryError", "exported_telemetry"]
-
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _SIGNALS = ("TRACES", "METRICS")
 _PROTOCOL = "http/protobuf"

@@ -14,8 +14,6 @@ from typing import ParamSpec, TypeVar
 
 from .http.errors import ApiError
 
-__all__ = ["FairPool", "FairSemaphore", "Pools"]
-
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 

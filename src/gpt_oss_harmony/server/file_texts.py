@@ -25,8 +25,6 @@ from .http.errors import ApiError
 from .store import NotFoundError
 from .stored import AsyncStore
 
-__all__ = ["FileTexts", "without_read_text"]
-
 _PARTS = ("file", "input_file")
 _TEXTS = ("text", "input_text", "output_text")
 _PDF = "data:application/pdf"

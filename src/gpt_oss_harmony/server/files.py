@@ -36,8 +36,6 @@ from .repeated_requests import IdempotencyKey, stored_once
 from .services import services_of
 from .store import Order, Store, UploadedFile, new_id, purpose_of_parts
 
-__all__ = ["CONTENT", "download", "router", "uploads_router"]
-
 router = APIRouter(prefix="/v1/files", tags=["Files"], route_class=LimitedRoute)
 
 uploads_router = APIRouter(prefix="/v1/uploads", tags=["Files"], route_class=LimitedRoute)

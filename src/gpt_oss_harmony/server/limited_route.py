@@ -29,8 +29,6 @@ from .http.json import large_json_response, read_json
 from .http.requests import DECODED, while_connected
 from .unknown_fields import IGNORED_FIELDS, UnknownFields
 
-__all__ = ["LimitedRoute", "counted_body", "in_pool", "written"]
-
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 

@@ -12,8 +12,6 @@ from .http.server_sent_events import EventLog
 from .peers import ANSWER_SECONDS
 from .store import Responses
 
-__all__ = ["LiveResponse", "LiveResponses", "answer_peer"]
-
 _CLOSING_SECONDS = 5.0  # in which connections can send the last events
 _MOST_UNSTORED = 256  # ends of responses in memory
 _MIRROR_PACE = 0.05  # seconds between messages to another server with the events of a response

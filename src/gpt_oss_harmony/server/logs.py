@@ -19,16 +19,6 @@ from typing import Any, Literal, NamedTuple
 
 from .store import StoreError, new_id
 
-__all__ = [
-    "ANSWER_IDS",
-    "CURRENT_REQUEST",
-    "LoggedRequest",
-    "announce",
-    "configure_logs",
-    "request_id",
-    "request_id_of",
-]
-
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _QUOTING_NOTHING = (StoreError, OSError)  # their messages name databases, files and addresses
 _QUOTING = "mcp"  # a library that logs the data of tool servers

@@ -26,8 +26,6 @@ from .preparation import PreparedTurn, constraint_headers, prepare_turn, prepare
 from .services import Services, services_of
 from .store import MessageThread, NotFoundError, new_id
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["Messages"], route_class=LimitedRoute)
 
 _API = Api(

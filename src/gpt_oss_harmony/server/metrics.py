@@ -19,8 +19,6 @@ from ..parsing.recovery import Recovery
 from .auth.limits import RequestUsage
 from .vllm_metrics import VllmNames
 
-__all__ = ["CompletionMetrics", "Metrics", "keyword_of"]
-
 _KEYWORDS = {"not", "oneOf", "if", "contains", "uniqueItems", "pattern", "format", "propertyNames"}
 _KEYWORDS |= {"dependencies", "dependentRequired", "dependentSchemas", "unevaluatedProperties"}
 _WAITS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)  # seconds

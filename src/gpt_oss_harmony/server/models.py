@@ -24,8 +24,6 @@ from .http.errors import speaks_messages
 from .limited_route import LimitedRoute
 from .services import services_of
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["Models"], route_class=LimitedRoute)
 
 

@@ -17,8 +17,6 @@ from .unknown_fields import IGNORED_FIELDS, IGNORED_HEADER
 if TYPE_CHECKING:
     from .services import Services
 
-__all__ = ["RequestObserver"]
-
 _LOG = logging.getLogger(__name__)
 
 _METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"}  # clients invent others

@@ -23,8 +23,6 @@ from .limited_route import LimitedRoute
 from .preparation import constraint_headers, prepared_turn
 from .services import Services, services_of
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api", tags=["Ollama"], route_class=LimitedRoute)
 
 

@@ -20,16 +20,6 @@ from sqlalchemy import URL
 from .http.requests import cancel_all
 from .store import StoreError
 
-__all__ = [
-    "ANSWER_SECONDS",
-    "Answer",
-    "Channel",
-    "JoinedPieces",
-    "PeerError",
-    "Peers",
-    "PostgresChannel",
-]
-
 _LOG = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 1.0

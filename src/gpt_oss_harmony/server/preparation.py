@@ -19,14 +19,6 @@ from ..grammar import GrammarError
 from .services import Services
 from .unknown_fields import IGNORED_HEADER, shown_fields
 
-__all__ = [
-    "PreparedTurn",
-    "constraint_headers",
-    "prepare_turn",
-    "prepared_turn",
-    "with_grammar",
-]
-
 _SHOWN_POINTERS = 20
 _HEADER_LIMIT = 2_000
 

@@ -7,8 +7,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["make_private", "open_private"]
-
 
 def open_private(path: Path) -> int:
     """Open a file for reading and writing, and make it if it is missing; return its descriptor."""

@@ -19,8 +19,6 @@ from .http.errors import ApiError
 from .services import Services
 from .store import Claim, ClaimedError, NotFoundError, Store
 
-__all__ = ["IdempotencyKey", "RequestKey", "check_same", "request_in_progress", "stored_once"]
-
 _LONGEST_KEY = 255
 
 _Stored = TypeVar("_Stored")

@@ -26,14 +26,6 @@ from .services import Services
 if TYPE_CHECKING:
     from .telemetry import CompletionSpan, Operation
 
-__all__ = [
-    "EngineSlot",
-    "choice_sampling",
-    "engine_slot",
-    "sample_choices",
-    "sample_turn",
-]
-
 _SEEDS = 2**63
 
 _Item = TypeVar("_Item")

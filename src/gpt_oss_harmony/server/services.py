@@ -34,8 +34,6 @@ from .unknown_fields import UnknownFields
 if TYPE_CHECKING:
     from .telemetry import Telemetry
 
-__all__ = ["Services", "services_of"]
-
 
 @dataclass
 class Services:

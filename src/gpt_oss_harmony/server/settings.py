@@ -12,8 +12,6 @@ from typing import Any, Literal, NamedTuple
 
 from ..apis.current_date import TODAY
 
-__all__ = ["Setting", "Settings", "declared_settings"]
-
 _DAY = 24 * 60 * 60  # seconds
 
 

@@ -15,8 +15,6 @@ from .http.errors import ApiError, database_unavailable, shutting_down, without_
 from .limited_route import LimitedRoute
 from .services import services_of
 
-__all__ = ["router", "usage_router"]
-
 router = APIRouter(tags=["Operation"])
 usage_router = APIRouter(prefix="/v1/usage", tags=["Usage"], route_class=LimitedRoute)
 

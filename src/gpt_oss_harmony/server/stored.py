@@ -25,8 +25,6 @@ from .store import (
     Uploads,
 )
 
-__all__ = ["AsyncStore"]
-
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 _Rows = TypeVar("_Rows")

@@ -32,8 +32,6 @@ from ..grammar.errors import GrammarError
 from .logs import ANSWER_IDS
 from .metrics import CompletionMetrics, keyword_of
 
-__all__ = ["CompletionSpan", "Operation", "RequestSpan", "Telemetry"]
-
 Operation: TypeAlias = Literal["chat", "text_completion"]
 
 _PROVIDER = "harmony"  # the conventions have no name for such a server

@@ -46,9 +46,6 @@ from .limited_route import LimitedRoute, in_pool
 from .responses.plan import planned_turn
 from .services import services_of
 
-__all__ = ["plain_router", "router"]
-
-
 router = APIRouter(prefix="/v1/tokens", tags=["Tokens"], route_class=LimitedRoute)
 
 _REQUEST = "A request of Chat Completions (with `messages`) or Responses (with `input`)."

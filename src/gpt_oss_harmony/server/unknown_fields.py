@@ -20,14 +20,6 @@ from ..apis.turn import TurnRequest
 from .http.errors import ApiError
 from .metrics import Metrics
 
-__all__ = [
-    "IGNORED_FIELDS",
-    "IGNORED_HEADER",
-    "UnknownFieldPolicy",
-    "UnknownFields",
-    "shown_fields",
-]
-
 _LOG = logging.getLogger(__name__)
 
 UnknownFieldPolicy: TypeAlias = Literal["ignore", "refuse"]

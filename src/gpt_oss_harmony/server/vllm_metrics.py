@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
-__all__ = ["NAMES", "VllmNames"]
-
 NAMES: dict[str, tuple[str, ...]] = {
     "harmony_running": ("num_requests_running",),
     "harmony_waiting": ("num_requests_waiting",),

@@ -18,8 +18,6 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-__all__ = ["HttpConfig", "RequestTimes"]
-
 _DENIED = "ASGI callable returned without completing handshake."
 _LATE = b"the request did not end in time\n"
 

@@ -24,8 +24,6 @@ from typing import Any, NamedTuple, TypeAlias
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["Refusal", "RequestGuard", "cors_options", "is_loopback", "read_host", "read_origin"]
-
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?", re.I)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _EXPOSED = (

@@ -17,8 +17,6 @@ from weakref import WeakKeyDictionary
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-__all__ = ["PacedWebSocket"]
-
 _PIECE = 512  # bytes, of which at most 85 are frames; what is left of a frame comes as a whole
 _TURN_SECONDS = 0.004  # of all connections together, before the event loop does other work
 _FULL = 64 * 1024  # bytes that wait: the socket is not read meanwhile

@@ -11,8 +11,6 @@ from ..items import Ending, ItemRules, NewId, TurnEnded
 from ..reader import item_events
 from .writer import ChatCompletion, ChatWriter
 
-__all__ = ["ChatFold", "chat_message_of"]
-
 
 @dataclass
 class _Choice:

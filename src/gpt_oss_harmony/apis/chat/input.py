@@ -39,14 +39,6 @@ from ..requested_answer import requested_effort, requested_format, verbosity_ins
 from ..requested_tools import read_function, read_tool_name, read_tools
 from ..turn import ParsedRequest
 
-__all__ = [
-    "REASONING_FIELDS",
-    "conversation_from_chat",
-    "is_chat",
-    "read_chat",
-    "tool_from_chat",
-]
-
 REASONING_FIELDS = ("reasoning", "reasoning_content", "thinking")
 """The names that servers use for the reasoning in an assistant's message."""
 

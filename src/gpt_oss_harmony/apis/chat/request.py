@@ -25,8 +25,6 @@ from ..request_body import (
 from ..turn import TurnRequest, noted, request_fields, turn_of_parsed
 from .input import read_chat
 
-__all__ = ["ChatRequest", "turn_of_chat"]
-
 _IN_CHAT = {
     "text": "send response_format, or verbosity",
     "max_output_tokens": "send max_completion_tokens",

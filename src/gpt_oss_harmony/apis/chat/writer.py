@@ -32,20 +32,6 @@ from ..items import (
 )
 from ..wire_events import PLACEHOLDER, Event, TextEvents, event_of
 
-__all__ = [
-    "CHAT_JOINT",
-    "ChatChoice",
-    "ChatCompletion",
-    "ChatCompletionChunk",
-    "ChatHead",
-    "ChatLogprobs",
-    "ChatUsage",
-    "ChatWriter",
-    "ChunkChoice",
-    "chat_usage",
-    "replayed_completion",
-]
-
 CHAT_JOINT = "\n\n"
 """The separator between several texts of a turn, and between several pieces of reasoning."""
 

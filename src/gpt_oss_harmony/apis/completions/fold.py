@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["CompletionsFold"]
-
 
 class CompletionsFold:
     """Joins the chunks of a stream; it has no usage if they have none."""

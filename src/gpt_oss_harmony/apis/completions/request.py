@@ -16,8 +16,6 @@ from ...errors import ConversationError
 from ...tokens.special_tokens import SPECIAL_TEXTS, VOCABULARY_SIZE
 from ..request_body import OWNER, Ignored, SamplingFields, StreamOptions, no_bias
 
-__all__ = ["CompletionPrompt", "CompletionRequest", "completion_prompts"]
-
 _MAX_CHOICES = 128
 
 

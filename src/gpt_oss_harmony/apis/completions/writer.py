@@ -20,8 +20,6 @@ from ..items import (
 from ..wire_events import Event, event_of
 from .request import CompletionPrompt, CompletionRequest
 
-__all__ = ["CompletionAnswer", "CompletionsWriter"]
-
 
 class LogprobLists(TypedDict):
     """Lists of the same length: an entry for each token.

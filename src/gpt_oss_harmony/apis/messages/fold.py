@@ -8,8 +8,6 @@ from typing import Any
 
 from .input import INVALID_JSON
 
-__all__ = ["MessagesFold"]
-
 
 class MessagesFold:
     """Joins the events of a stream.

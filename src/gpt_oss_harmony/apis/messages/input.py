@@ -51,8 +51,6 @@ from ..turn import (
 )
 from .request import MessagesRequest
 
-__all__ = ["INVALID_JSON", "chat_parts", "turn_of_messages"]
-
 INVALID_JSON = "INVALID_JSON"
 """The only field of a call's input whose arguments are not a JSON object; it has their text."""
 

@@ -24,14 +24,6 @@ from ..request_body import (
     misplaced_field,
 )
 
-__all__ = [
-    "MessagesRequest",
-    "OutputConfig",
-    "ReasoningDisplay",
-    "ThinkingSettings",
-    "ThreadSettings",
-]
-
 ReasoningDisplay: TypeAlias = Literal["shown", "sealed", "with_calls"]
 """The reasoning in an answer: all of it, only its signature, or only that before a call."""
 

@@ -34,8 +34,6 @@ from ..items import (
 from ..wire_events import PLACEHOLDER, Event, TextEvents, event_of
 from .request import ReasoningDisplay
 
-__all__ = ["PING", "MessageAnswer", "MessageEvent", "MessagesWriter", "TokenCount"]
-
 PING = event_of({"type": "ping"}, "ping")
 
 StopReason: TypeAlias = Literal[

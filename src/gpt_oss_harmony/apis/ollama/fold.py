@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["OllamaFold"]
-
 _LISTS = ("tool_calls", "logprobs")
 _TEXTS = ("content", "response", "thinking")
 

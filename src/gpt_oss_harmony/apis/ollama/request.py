@@ -24,8 +24,6 @@ from ...conversation.json_field import JsonField
 from ..chat.request import ChatRequest
 from ..request_body import RequestBody, RequestSettings, Unsupported, read_body
 
-__all__ = ["OllamaChatRequest", "OllamaGenerateRequest", "OllamaOptions", "OllamaRequest"]
-
 
 class OllamaOptions(RequestSettings):
     """The settings of sampling, in Ollama's names."""

@@ -15,8 +15,6 @@ from typing import Any
 from ..items import ItemBegun, ItemEnded, ItemEvent, ItemKind, ItemText, TurnEnded
 from ..wire_events import Event, event_of
 
-__all__ = ["INVALID_ARGUMENTS", "OllamaWriter"]
-
 INVALID_ARGUMENTS = "invalid_json"
 """The only argument of a call whose arguments are not a JSON object: its text."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ResponseFold"]
-
 
 class ResponseFold:
     """Joins the events of a stream: the last event has the whole response."""

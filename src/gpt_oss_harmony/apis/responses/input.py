@@ -30,8 +30,6 @@ from ..conversation_builder import ConversationBuilder, content_texts
 from ..items import Decrypt, HistoryItem, NewId
 from ..requested_tools import read_tool_name
 
-__all__ = ["ItemReader", "additional_tools", "complete_item"]
-
 _SKIPPED = {
     "additional_tools",
     "compaction_trigger",

@@ -26,18 +26,6 @@ from ..client_tools import CLIENT_TOOLS, call_field
 from ..items import HistoryItem, ItemBegun, ItemEnded, ItemKind, ItemRules, NewId
 from ..reader import item_events
 
-__all__ = [
-    "ItemStatus",
-    "approval_item",
-    "id_prefix",
-    "item_json",
-    "items_of_messages",
-    "mcp_fields",
-    "sampled_tokens",
-    "server_call_item",
-    "summary_of",
-]
-
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
 _ID_PREFIXES: Mapping[ItemKind, str] = {

@@ -35,17 +35,6 @@ from ..requested_tools import read_tools
 from ..turn import ParsedRequest, TurnRequest, noted, request_fields, turn_of_parsed
 from .input import ItemReader, additional_tools, complete_item
 
-__all__ = [
-    "CompactionRequest",
-    "ConversationRequest",
-    "ItemsRequest",
-    "ResponsesRequest",
-    "TextSettings",
-    "input_items_of",
-    "read_response",
-    "turn_of_response",
-]
-
 
 def _check_input(value: Any) -> Any:
     if value is None or isinstance(value, str):

@@ -19,16 +19,6 @@ from ..request_body import ReasoningSettings
 from ..requested_answer import requested_effort
 from .request import ResponsesRequest, TextSettings
 
-__all__ = [
-    "IncompleteDetails",
-    "Response",
-    "ResponseError",
-    "ResponseUsage",
-    "echoed_tool_choice",
-    "echoed_tools",
-    "response_of",
-]
-
 
 class InputTokensDetails(BaseModel):
     """The numbers of input tokens that were read from and written to the prompt cache."""

@@ -56,16 +56,6 @@ from .output_items import (
 )
 from .resource import ResponseUsage
 
-__all__ = [
-    "EVENT_TYPES",
-    "AnsweredCall",
-    "EventNames",
-    "ResponseEnd",
-    "ResponseEvent",
-    "ResponseWriter",
-    "incomplete_details",
-]
-
 EventNames: TypeAlias = Literal["openai", "open-responses"]
 _EVENTS = {
     "": "created queued in_progress completed incomplete failed",

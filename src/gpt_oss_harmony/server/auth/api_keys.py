@@ -25,18 +25,6 @@ from ..http.errors import ApiError, shutting_down
 from ..store.keys import KeyLimits, KeyRecord, Keys
 from .limits import RequestUsage
 
-__all__ = [
-    "ApiKeyError",
-    "ApiKeys",
-    "AuthenticatedCaller",
-    "Caller",
-    "NewKey",
-    "as_caller",
-    "authenticate",
-    "counted",
-    "hash_key",
-]
-
 _PREFIX = "sk-harmony-"
 _BYTES = 32
 _GIVEN = "given to the server"

@@ -15,8 +15,6 @@ from ..fair_turns import FairPool
 from ..http.errors import ApiError
 from ..store import KeyLimits, KeyRequest, KeyRequests, StoreError
 
-__all__ = ["KeyLimiter", "Quota", "Refusal", "RequestUsage", "SharedKeyLimiter"]
-
 _MINUTE = 60.0
 _RETRY_SECONDS = 3.0  # between tries while the database is away
 _SOON = 1.0  # seconds, if the end of the running request cannot be predicted

@@ -31,8 +31,6 @@ from ..services import services_of
 from ..store import new_id
 from .stored import claimed_completion, store_completion
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["Chat Completions"], route_class=LimitedRoute)
 
 _API = Api(ChatFold, prompt_field="messages")

@@ -21,8 +21,6 @@ from ..repeated_requests import RequestKey, check_same, request_in_progress
 from ..services import Services, services_of
 from ..store import ClaimedError, NotFoundError, Order, StoredCompletion
 
-__all__ = ["claimed_completion", "router", "store_completion"]
-
 router = APIRouter(
     prefix="/v1/chat/completions", tags=["Chat Completions"], route_class=LimitedRoute
 )

@@ -30,20 +30,6 @@ from ..store.errors import (
     UploadError,
 )
 
-__all__ = [
-    "ERROR_RESPONSES",
-    "MESSAGES_ERRORS",
-    "ApiError",
-    "ErrorAnswer",
-    "add_error_handlers",
-    "api_error_of",
-    "database_unavailable",
-    "error_response",
-    "shutting_down",
-    "speaks_messages",
-    "without_addresses",
-]
-
 _LOG = logging.getLogger(__name__)
 
 

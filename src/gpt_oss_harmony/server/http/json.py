@@ -18,16 +18,6 @@ from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 from ...apis.wire_events import json_text
 from .errors import ApiError
 
-__all__ = [
-    "JsonResponse",
-    "ListPage",
-    "json_bytes",
-    "json_parts",
-    "large_json_response",
-    "list_json",
-    "read_json",
-]
-
 
 def json_bytes(value: Any) -> bytes:
     r"""Write JSON in UTF-8; if one character needs an escape, escape all that are not ASCII.

@@ -14,16 +14,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .errors import ApiError, error_response
 
-__all__ = [
-    "DECODED",
-    "DecodedBodies",
-    "RequestSizeLimit",
-    "cancel_all",
-    "request_too_large",
-    "until_disconnected",
-    "while_connected",
-]
-
 _Result = TypeVar("_Result")
 
 

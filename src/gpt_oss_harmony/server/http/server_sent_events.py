@@ -15,8 +15,6 @@ from ...apis.wire_events import Event, encode_events, event_of
 from .errors import ApiError, ErrorAnswer, api_error_of
 from .requests import cancel_all, until_disconnected
 
-__all__ = ["EventLog", "EventStream", "json_or_stream"]
-
 _HEADERS = {
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",  # otherwise nginx and similar proxies buffer a stream

@@ -35,15 +35,6 @@ from ..services import Services
 from ..store import new_id
 from .history import History, history_of, with_stored_items
 
-__all__ = [
-    "CompactionRequest",
-    "compact",
-    "compacted_items",
-    "compaction_item",
-    "opened_items",
-    "prompt_counter",
-]
-
 _SMALL = 256  # tokens; a prompt up to this length needs no compaction
 _RECENT = 4  # items at the end that stay unchanged as long as possible
 _SUMMARY_REQUEST = (

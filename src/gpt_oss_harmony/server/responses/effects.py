@@ -26,8 +26,6 @@ from .plan import ResponsePlan
 from .run import ResponseRules, ResponseRun
 from .truncation import truncated_turn
 
-__all__ = ["run_response", "store_beginning"]
-
 _LOG = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 45.0  # in which the database may come back before a background response ends

@@ -15,18 +15,6 @@ from ..http.json import ListPage, list_json
 from ..services import Services
 from ..store import NewItem, NotFoundError, Page, StoredItem, StoredResponse, StoredSession
 
-__all__ = [
-    "CURRENT_DATE",
-    "History",
-    "history_items",
-    "history_of",
-    "new_items",
-    "page_json",
-    "response_json",
-    "sessions_of",
-    "with_stored_items",
-]
-
 CURRENT_DATE = "_current_date"
 """The field of a stored body with the date of the prompt; clients do not see it."""
 

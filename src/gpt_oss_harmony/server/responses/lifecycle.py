@@ -24,17 +24,6 @@ from .history import History, response_json
 from .plan import ResponsePlan, plan_response
 from .run import ResponseRun
 
-__all__ = [
-    "FollowedResponse",
-    "StartedResponse",
-    "cancel_response",
-    "delete_response",
-    "repeated_response",
-    "response_events",
-    "retrieve_response",
-    "start_response",
-]
-
 _TRIES = 5  # to reach the server that runs a response
 _RETRY_SECONDS = 0.1
 

@@ -32,12 +32,6 @@ from .compaction import compacted_items, compaction_item, opened_items, prompt_c
 from .history import History, history_items, history_of, sessions_of, with_stored_items
 from .truncation import truncated_turn
 
-__all__ = [
-    "ResponsePlan",
-    "plan_response",
-    "planned_turn",
-]
-
 
 @dataclass(frozen=True)
 class ResponsePlan:

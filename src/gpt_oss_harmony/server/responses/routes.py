@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from ...apis.responses.request import ResponsesRequest
+from ...apis.responses.request import CompactionRequest, ResponsesRequest
 from ...apis.responses.resource import Response as ResponseResource
 from ...apis.responses.writer import ResponseEvent
 from ..auth.api_keys import AuthenticatedCaller
@@ -19,7 +19,7 @@ from ..preparation import PreparedTurn, constraint_headers, prepare_turn
 from ..repeated_requests import IdempotencyKey
 from ..services import services_of
 from ..store import ClaimedError, Order
-from .compaction import CompactionRequest, compact
+from .compaction import compact
 from .history import page_json
 from .lifecycle import (
     StartedResponse,
@@ -31,8 +31,6 @@ from .lifecycle import (
     start_response,
 )
 from .plan import planned_turn
-
-__all__ = ["router"]
 
 router = APIRouter(prefix="/v1/responses", tags=["Responses"], route_class=LimitedRoute)
 

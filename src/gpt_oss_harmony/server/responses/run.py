@@ -39,8 +39,6 @@ from ..preparation import PreparedTurn
 from ..store import StoreError
 from ..tools.mcp import ApprovedCall
 
-__all__ = ["Effects", "ResponseRules", "ResponseRun"]
-
 _LOG = logging.getLogger(__name__)
 
 _FIRST_EVENT_SECONDS = 1.0  # after which the first event is sent, even without a token

@@ -15,8 +15,6 @@ from ...sampled_messages import SampledMessage
 from ..preparation import PreparedTurn, prepare_turn
 from ..services import Services
 
-__all__ = ["truncated_turn", "without_oldest_turns"]
-
 _PREAMBLE_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 _OUTPUT_SHARE = 4  # truncation leaves this part of the context, a quarter, for the output
 

@@ -31,8 +31,6 @@ from ..store import new_id
 from .history import History
 from .lifecycle import StartedResponse, start_response
 
-__all__ = ["router"]
-
 router = APIRouter()
 
 _LOG = logging.getLogger(__name__)

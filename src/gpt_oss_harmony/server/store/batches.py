@@ -22,8 +22,6 @@ from .rows import DescribedRows, Order, Page
 from .running_servers import Lease
 from .tables import batch_results, batches
 
-__all__ = ["BatchRequest", "BatchResult", "Batches"]
-
 BatchRequest: TypeAlias = tuple[str, dict[str, Any]]
 """The client's id of a request, and its body."""
 

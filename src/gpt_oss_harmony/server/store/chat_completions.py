@@ -12,8 +12,6 @@ from .owned_data import size_of
 from .rows import DescribedRows, Order, Page
 from .tables import chat_completions
 
-__all__ = ["StoredCompletion", "StoredCompletions"]
-
 
 @dataclass(frozen=True)
 class StoredCompletion:

@@ -40,8 +40,6 @@ from .tables import (
     responses,
 )
 
-__all__ = ["ContainerFile", "ContainerFiles", "Containers", "NewFile", "StoredContainer"]
-
 
 @dataclass(frozen=True)
 class StoredContainer:

@@ -26,8 +26,6 @@ from .rows import (
 )
 from .tables import conversation_items, conversations
 
-__all__ = ["Conversation", "Conversations"]
-
 _BATCH = 500  # ids of one query
 
 

@@ -39,8 +39,6 @@ from ..private_files import make_private, open_private
 from .errors import StoreError, StoreFullError, StoreVersionError
 from .reserve import FileReserve, Reserve, TableReserve
 
-__all__ = ["DELETIONS", "Database", "database_name", "deletion", "lock_key", "migrate"]
-
 _LOG = logging.getLogger(__name__)
 
 _OF_STATEMENTS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)

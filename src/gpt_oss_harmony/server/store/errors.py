@@ -17,18 +17,6 @@ from __future__ import annotations
 
 from ...errors import HarmonyError
 
-__all__ = [
-    "ClaimedError",
-    "ItemIdError",
-    "NotFoundError",
-    "StorageFullError",
-    "StoreError",
-    "StoreFullError",
-    "StoreInUseError",
-    "StoreVersionError",
-    "UploadError",
-]
-
 
 class StoreError(HarmonyError):
     """The database cannot be opened, read or written."""

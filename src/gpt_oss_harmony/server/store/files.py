@@ -33,19 +33,6 @@ from .errors import NotFoundError, UploadError
 from .rows import Order, OwnedRows, Page
 from .tables import container_files, contents, files, responses, uploads
 
-__all__ = [
-    "PartialUploads",
-    "UploadedFile",
-    "Uploads",
-    "changing_files",
-    "insert_file",
-    "purpose_of_parts",
-    "put_content",
-    "read_content",
-    "sweep",
-    "sweep_all",
-]
-
 MAX_SWEPT_BYTES = 16 << 20
 """The most bytes of contents that one transaction deletes, unless one content has more."""
 _PART = "part of "  # the purpose of a part begins so

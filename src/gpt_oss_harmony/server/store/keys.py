@@ -19,17 +19,6 @@ from .errors import ClaimedError, NotFoundError
 from .rows import ExpiringRows, is_kept
 from .tables import api_keys, claims, key_requests
 
-__all__ = [
-    "Claim",
-    "Claims",
-    "KeyLimits",
-    "KeyRecord",
-    "KeyRequest",
-    "KeyRequests",
-    "Keys",
-    "end_requests",
-]
-
 _REMEMBERED = 61  # seconds after a request's end, because it counts for a minute
 _LONGEST = 24 * 60 * 60  # seconds after which a request counts as ended
 

@@ -12,8 +12,6 @@ from .owned_data import size_of
 from .rows import OwnedRows
 from .tables import message_threads
 
-__all__ = ["MessageThread", "MessageThreads"]
-
 
 @dataclass(frozen=True)
 class MessageThread:

@@ -39,8 +39,6 @@ from .errors import StorageFullError
 from .running_servers import ServerClock
 from .tables import METADATA, api_keys, key_requests, responses, stored_bytes
 
-__all__ = ["OwnedData", "OwnedRow", "Quota", "owned_tables", "size_of"]
-
 _BATCH = 100  # rows that are read at a time
 _FORGOTTEN = "deleted"  # the name of a key whose owner's data was deleted
 _ROW_BYTES = 200  # bytes that a row takes besides its texts and bytes

@@ -16,8 +16,6 @@ from sqlalchemy.exc import DBAPIError
 
 from ..private_files import make_private, open_private
 
-__all__ = ["FileReserve", "Reserve", "TableReserve"]
-
 _BYTES = 32 << 20
 """More than one transaction of a deletion writes: `MAX_SWEPT_BYTES` and its pages."""
 _MARGIN = 1 << 20

@@ -43,17 +43,6 @@ from .tables import (
     responses,
 )
 
-__all__ = [
-    "StoredSession",
-    "ToolSessions",
-    "chain_of",
-    "forget",
-    "insert_sessions",
-    "replace_sessions",
-    "visible",
-    "visible_to",
-]
-
 _BATCH = 200  # rows of one statement or transaction; others write in between
 
 

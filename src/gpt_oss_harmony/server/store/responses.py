@@ -52,8 +52,6 @@ from .rows import (
 from .running_servers import Lease, ServerClock
 from .tables import conversation_items, key_requests, response_items, responses
 
-__all__ = ["NewResponse", "Responses", "StoredResponse"]
-
 _NEW = insert(responses)
 _BATCH = 200  # responses of one transaction; others write in between
 _RUNNING = ("queued", "in_progress")

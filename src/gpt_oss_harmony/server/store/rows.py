@@ -33,24 +33,6 @@ from .errors import ItemIdError, NotFoundError
 from .owned_data import Quota
 from .running_servers import ServerClock
 
-__all__ = [
-    "ITEM",
-    "DescribedRows",
-    "ExpiringRows",
-    "NewItem",
-    "Order",
-    "OwnedRows",
-    "Page",
-    "StoredItem",
-    "check_ids",
-    "insert_items",
-    "is_kept",
-    "item_columns",
-    "new_id",
-    "read_item",
-    "read_page",
-]
-
 Order: TypeAlias = Literal["asc", "desc"]
 _LONGEST_ID = 500  # characters; an index of PostgreSQL takes no row above 2,704 bytes
 _BATCH = 200  # rows that are read at a time

@@ -23,8 +23,6 @@ from ..private_files import make_private, open_private
 from .database import Database, lock_key
 from .errors import StoreInUseError
 
-__all__ = ["CHECK_SECONDS", "Lease", "ServerClock", "lease_in"]
-
 CHECK_SECONDS = 3
 """Between two checks for servers that have died."""
 

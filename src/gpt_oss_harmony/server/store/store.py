@@ -30,8 +30,6 @@ from .rows import StoredItem, item_columns, read_item
 from .running_servers import ServerClock, lease_in
 from .tables import conversation_items, conversations, response_items, responses
 
-__all__ = ["Store"]
-
 _BATCH = 500  # ids of one query
 
 

@@ -23,29 +23,6 @@ from sqlalchemy.types import TypeDecorator
 
 from ...apis.wire_events import json_text
 
-__all__ = [
-    "METADATA",
-    "AnyText",
-    "JsonText",
-    "TokenIds",
-    "api_keys",
-    "chat_completions",
-    "claims",
-    "container_files",
-    "containers",
-    "contents",
-    "conversation_items",
-    "conversation_sessions",
-    "conversations",
-    "files",
-    "key_requests",
-    "message_threads",
-    "response_items",
-    "response_sessions",
-    "responses",
-    "stored_bytes",
-]
-
 
 class AnyText(TypeDecorator[str]):
     """Any string. PostgreSQL cannot store NUL, and neither database half a surrogate pair.

@@ -11,8 +11,6 @@ from ..store import ContainerFile
 if TYPE_CHECKING:
     from ...tools.browser import BrowserSession
 
-__all__ = ["CitedAnswer", "FileCiter", "file_citations", "unnamed_files"]
-
 _FILE = re.compile(r"(?:sandbox:)?/mnt/data/([^\s()<>\"'`\]]+)")
 _PUNCTUATION = ".,;:!?*"  # at the end of a path, it belongs to the sentence
 

@@ -21,8 +21,6 @@ from ..store import ContainerFile, NewFile, StoredSession, StoreError, UploadedF
 from ..stored import AsyncStore
 from .cited_answer import CitedAnswer, file_citations, unnamed_files
 
-__all__ = ["ConversationTools", "FileStorage"]
-
 _LOG = logging.getLogger(__name__)
 
 _MAX_FILE_BYTES = 64 << 20  # of the files of one response

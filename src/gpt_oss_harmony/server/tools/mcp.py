@@ -23,15 +23,6 @@ from ...tools.tool import ServerFunction, ServerTool, Tool
 from ...tools.tool_message import failure_message
 from ..store import new_id
 
-__all__ = [
-    "AnsweredRequests",
-    "ApprovedCall",
-    "RequestedServers",
-    "answered_requests",
-    "needs_approval",
-    "requested_servers",
-]
-
 _LISTING = "mcp_list_tools"
 _LISTING_FIELDS = ("type", "server_label", "tools", "error")
 _REQUEST, _RESPONSE = "mcp_approval_request", "mcp_approval_response"
