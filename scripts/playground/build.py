@@ -148,7 +148,14 @@ def write_page(python: str) -> None:
         shutil.copyfile(path, scripts / path.name)
     for name, text in json.loads(MADE.read_text("utf-8")).items():
         (scripts / name).write_text(text, encoding="utf-8")
-    shutil.copyfile(HERE / "service-worker.js", SITE / "service-worker.js")
+    files = [f"inspector/{path.name}" for path in sorted(scripts.iterdir())]
+    worker = (HERE / "service-worker.js").read_text("utf-8")
+    empty = "const FILES = [];"
+    if worker.count(empty) != 1:
+        raise BuildError(f"service-worker.js must have {empty} once")
+    files = ["", *files, f"{python}/files.json"]
+    worker = worker.replace(empty, f"const FILES = {json.dumps(files)};")
+    (SITE / "service-worker.js").write_text(worker, encoding="utf-8")
     document = (PAGE / "index.html").read_text("utf-8")
     policy = f'<meta http-equiv="Content-Security-Policy" content="{html.escape(POLICY)}" />'
     changes = {

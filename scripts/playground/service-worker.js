@@ -10,7 +10,17 @@ const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (
 const HOME = new URL("./", worker.location.href);
 const PAGE = `${HOME.pathname}page`;
 
-worker.addEventListener("install", () => worker.skipWaiting());
+/**
+ * What the page loads before a first visit's worker has control; build.py writes the names.
+ *
+ * @type {string[]}
+ */
+const FILES = [];
+
+worker.addEventListener("install", (event) => {
+  event.waitUntil(caches.open(PAGE).then((cache) => cache.addAll(FILES.map((name) => new URL(name, HOME).href))));
+  worker.skipWaiting();
+});
 worker.addEventListener("activate", (event) => event.waitUntil(worker.clients.claim()));
 
 worker.addEventListener("fetch", (event) => {

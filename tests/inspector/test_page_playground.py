@@ -81,6 +81,16 @@ def test_it_says_how_much_it_loads_and_starts(loaded: Page) -> None:
     expect(loaded.get_by_role("listbox", name="Tokens of the prompt")).to_be_visible()
 
 
+def test_the_first_tab_opens_again_without_a_network(loaded: Page) -> None:
+    """The service worker has had control only since the page was fetched, and keeps it too."""
+    loaded.context.set_offline(True)
+    try:
+        loaded.reload()
+        expect(loaded.get_by_role("listbox", name="Tokens of the prompt")).to_be_visible()
+    finally:
+        loaded.context.set_offline(False)
+
+
 def test_it_is_loaded_once(loaded: Page, server: FileServer) -> None:
     again(loaded, server.url + "playground/" + fragment(source=HI))
     expect(loaded.get_by_role("listbox", name="Tokens of the prompt")).to_contain_text("Grüße")
