@@ -174,6 +174,6 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         for module in _MODULES:
             home = import_module(f".{module}", __name__)
-            if name in home.__all__:
+            if hasattr(home, name):
                 return getattr(home, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
