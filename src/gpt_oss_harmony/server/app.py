@@ -358,6 +358,9 @@ def make_server(
         log_config=None,  # its records go to the same place as those of the library
         lifespan="off",  # `serve` runs the lifespan, so that its errors reach the caller
         timeout_graceful_shutdown=round(settings.shutdown_seconds) + _CLOSING_SECONDS,
+        # Longer than clients keep idle connections (httpx: 5 s), or a request would now and then
+        # meet its connection's end.
+        timeout_keep_alive=max(1, round(settings.head_seconds)),
         ws_max_size=settings.max_request_bytes,
         ws_per_message_deflate=False,  # a few bytes could become a message of this size
         backlog=_BACKLOG,
