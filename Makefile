@@ -138,8 +138,8 @@ format: $(VENV)/.installed-lint ## Format the code, repair what the linter can, 
 docs: $(DOCS_VENV)/.installed ## Build the documentation as a site in site/; broken links are errors
 	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
 
-playground: ## Gather the inspector and Python for the browser in site/playground, after make docs
-	$(PYTHON) scripts/playground/build.py
+playground: $(VENV)/.installed-serve ## Gather the inspector, Python and the demo model for the browser in site/playground, after make docs
+	$(BIN)/python scripts/playground/build.py
 
 test-playground: $(VENV)/.installed-dev-all ## Run the tests of site/playground: in Node, and in Chromium
 	HARMONY_TEST_ALL=1 HARMONY_TEST_PLAYGROUND=1 $(BIN)/python -m pytest -m slow tests/inspector/test_page_playground.py tests/test_playground.py

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import importlib.util
 import json
@@ -17,8 +18,11 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_harmony import Conversation, Message, Role
+from gpt_oss_harmony.engines import SampledToken, Sampling, open_engine
 from gpt_oss_harmony.inspector.calls import answer
 from gpt_oss_harmony_conformance.runner import CommandAdapter, ModuleAdapter, judge, read_suite
+from support.engine_contract import ENCODING, sample
 from support.playground import built_playground, node_command
 
 ROOT = Path(__file__).parents[1]
@@ -100,6 +104,60 @@ def test_the_kit_has_the_same_results(
     for case in cases:
         verdict, expected = judge(case, in_node), judge(case, here)
         assert (verdict.outcome, verdict.answer) == (expected.outcome, expected.answer), case.id
+
+
+COMPLETE = """
+import fs from "node:fs";
+const [script, file] = process.argv.slice(2);
+const { DemoModel } = await import(script);
+const bytes = fs.readFileSync(file);
+const model = new DemoModel(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length));
+const settings = { maxTokens: 40, temperature: 0, seed: null };
+for (const prompt of JSON.parse(fs.readFileSync(0, "utf8"))) {
+  const pieces = [...model.complete(prompt, settings, 3)].filter((piece) => piece !== null);
+  console.log(JSON.stringify(pieces));
+}
+"""
+
+
+@pytest.mark.slow
+def test_the_demo_model_is_that_of_the_engine(tmp_path: Path) -> None:
+    """The model in JavaScript samples the same tokens, with the same log-probabilities."""
+    texts = [
+        "What is 27 + 45?",
+        "Hello! I am Ada.",
+        "What is the capital of Peru?",
+        "Zyx \ud83c\udff0 q",
+    ]
+    prompts = [turn_prompt(text) for text in texts]
+    prompts.append(turn_prompt("What is 12 + 13? " * 20))  # longer than the window
+    (file,) = (built_playground() / "playground").glob("python-*/demo-model.safetensors")
+    script = tmp_path / "demo-model.mjs"
+    script.write_text((ROOT / "scripts" / "playground" / "demo-model.js").read_text("utf-8"))
+    program = tmp_path / "complete.mjs"
+    program.write_text(COMPLETE)
+    command = [*node_command(program)[:1], str(program), str(script), str(file)]
+    done = subprocess.run(
+        command, input=json.dumps(prompts), capture_output=True, text=True, check=True
+    )
+
+    async def sampled() -> list[list[SampledToken]]:
+        greedy = Sampling(temperature=0, max_tokens=40, logprobs=3)
+        async with await open_engine("demo") as engine:
+            return [await sample(engine, greedy, prompt) for prompt in prompts]
+
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    for pieces, expected in zip(answers, asyncio.run(sampled()), strict=True):
+        assert [piece["id"] for piece in pieces] == [one.token for one in expected]
+        found = [piece["logprob"] for piece in pieces]
+        assert found == pytest.approx([one.logprob for one in expected], abs=1e-4)
+        assert pieces[-1]["finish"] == getattr(expected[-1].finish_reason, "value", None)
+
+
+def turn_prompt(text: str) -> list[int]:
+    """The prompt of a conversation with one message."""
+    conversation = Conversation.from_messages([Message.from_role_and_content(Role.USER, text)])
+    return ENCODING.render_conversation_for_completion(conversation, Role.ASSISTANT)
 
 
 PROGRAM = """

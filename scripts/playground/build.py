@@ -1,4 +1,4 @@
-"""Gather the playground into ``site/playground``: the inspector's page, and Python to run in it.
+"""Gather the playground into ``site/playground``: the inspector's page, Python and a model for it.
 
     python scripts/playground/build.py [--lock]
 
@@ -24,6 +24,11 @@ import tarfile
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from gpt_oss_harmony.engines.demo_embedding import word_codes
+from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -89,6 +94,28 @@ def unpack_pyodide(archive: Path, target: Path) -> None:
     (target / "pyodide-lock.json").write_text(text, encoding="utf-8")
 
 
+def write_demo_model(file: Path) -> None:
+    """Write the packaged weights with their config, and the codes of words, which NumPy makes."""
+    folder = PACKAGE / "data" / "demo_model"
+    packaged = (folder / "weights.safetensors").read_bytes()
+    begin = 8 + int.from_bytes(packaged[:8], "little")
+    header, content = json.loads(packaged[8:begin]), packaged[begin:]
+    codes, kinds = word_codes()
+    coded = codes.any(axis=1).nonzero()[0]
+    for name, kind, values in (
+        ("coded_tokens", "I32", coded.astype("<i4")),
+        ("codes", "U8", np.packbits(codes[coded] > 0, axis=1)),
+        ("token_kinds", "U8", kinds.astype("u1")),
+    ):
+        offsets = [len(content), len(content) + values.nbytes]
+        header[name] = {"dtype": kind, "shape": list(values.shape), "data_offsets": offsets}
+        content += values.tobytes()
+    settings = json.loads((folder / "config.json").read_text("utf-8"))
+    settings["stop_tokens"] = [RETURN, CALL]
+    text = json.dumps({**header, "__metadata__": {"config": json.dumps(settings)}}).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text + content)
+
+
 def write_library(target: Path) -> None:
     """Copy what the page needs of the library."""
     package = target / PACKAGE.name
@@ -122,6 +149,7 @@ def write_python() -> tuple[str, int]:
     compile_packages(
         draft, [path for _, path in wheels], DOWNLOADS / "library", draft / "packages.zip"
     )
+    write_demo_model(draft / "demo-model.safetensors")
     files = [
         {
             "name": path.name,
@@ -144,7 +172,12 @@ def write_page(python: str) -> None:
     scripts = SITE / "inspector"
     shutil.rmtree(scripts, ignore_errors=True)
     scripts.mkdir(parents=True)
-    for path in [*PAGE.glob("*.js"), *PAGE.glob("*.css"), HERE / "worker.js"]:
+    for path in [
+        *PAGE.glob("*.js"),
+        *PAGE.glob("*.css"),
+        HERE / "worker.js",
+        HERE / "demo-model.js",
+    ]:
         shutil.copyfile(path, scripts / path.name)
     for name, text in json.loads(MADE.read_text("utf-8")).items():
         (scripts / name).write_text(text, encoding="utf-8")

@@ -1,20 +1,40 @@
 /**
- * The worker of the playground: it loads Python, checks every file, and answers the calls of the page.
+ * The worker of the playground: it loads Python and the demo model, checks every file, answers the calls
+ * of the page, and samples completions.
  *
  * A file with another hash than its list says is refused. Nothing is loaded from another host.
  */
 
-/** @import { Answer, PythonFiles, FromWorker, ToWorker } from "../../src/gpt_oss_harmony/inspector/page/wire.js" */
+import { DemoModel } from "./demo-model.js";
+
+/** @import { Answer, CompletionPiece, ModelPiece, ModelSettings, PythonFiles, FromWorker, ToWorker } from "../../src/gpt_oss_harmony/inspector/page/wire.js" */
 
 const scope = /** @type {DedicatedWorkerGlobalScope} */ (/** @type {unknown} */ (globalThis));
 
 /** @type {((name: string, body: string) => Answer) | null} */
 let answer = null;
 
+/** @type {DemoModel | null} */
+let model = null;
+
+/** The completion that is sampled now. */
+let running = 0;
+
+/** How many of the likeliest tokens are shown beside each. */
+const LIKELIEST = 5;
+
 scope.onmessage = async ({ data }) => {
   const message = /** @type {ToWorker} */ (data);
   if (message.kind === "call") {
     if (answer !== null) post({ kind: "answer", answer: answer(message.name, message.body) });
+    return;
+  }
+  if (message.kind === "stop") {
+    running = 0;
+    return;
+  }
+  if (message.kind === "complete") {
+    await complete(message.completion, message.prompt, message.settings);
     return;
   }
   try {
@@ -31,12 +51,62 @@ function post(message) {
 }
 
 /**
+ * Sample a completion, until the page stops it; messages of the page are read between two tokens.
+ *
+ * @param {number} completion
+ * @param {number[]} prompt
+ * @param {ModelSettings} settings
+ */
+async function complete(completion, prompt, settings) {
+  running = completion;
+  try {
+    if (model === null) throw new Error("the demo model was not loaded");
+    for (const piece of model.complete(prompt, settings, LIKELIEST)) {
+      await othersFirst();
+      if (running !== completion) return;
+      if (piece !== null) post({ kind: "piece", completion, piece: named(piece) });
+    }
+    post({ kind: "end", completion, problem: null });
+  } catch (error) {
+    post({ kind: "end", completion, problem: /** @type {Error} */ (error).message });
+  }
+}
+
+const { port1: waiting, port2: waking } = new MessageChannel();
+
+/** Let what has arrived be read first; unlike a timer, without a pause of milliseconds. */
+function othersFirst() {
+  return new Promise((resolve) => {
+    waiting.onmessage = resolve;
+    waking.postMessage(null);
+  });
+}
+
+/**
+ * Write a piece as the Completions API does: with the texts of its tokens.
+ *
+ * @param {ModelPiece} piece
+ * @returns {CompletionPiece}
+ */
+function named({ id, logprob, likeliest, finish }) {
+  const ids = [id, ...likeliest.map((one) => one.id)];
+  const found = /** @type {Answer} */ (answer?.("tokens", JSON.stringify(ids)));
+  const { texts, bytes } = JSON.parse(found.text);
+  const others = likeliest.map((one, at) => {
+    const spelled = bytes[at + 1] ?? "";
+    return { text: texts[at + 1] ?? `bytes:\\x${spelled.replaceAll(" ", "\\x")}`, logprob: one.logprob };
+  });
+  return { tokens: [{ id, text: texts[0], bytes: bytes[0] ?? "", logprob, likeliest: others }], finish };
+}
+
+/**
  * @param {URL} folder
  * @param {boolean} isControlled whether service-worker.js answers what is fetched
  */
 async function start(folder, isControlled) {
   const files = await loadFiles(folder);
   const take = (/** @type {string} */ name) => /** @type {ArrayBuffer} */ (files.get(new URL(name, folder).href));
+  model = new DemoModel(take("demo-model.safetensors"));
   const load = fetch;
   // Pyodide gets what was checked, and asks no network for it.
   const fetchNothing = async (/** @type {RequestInfo | URL} */ request) => {
@@ -65,16 +135,19 @@ async function start(folder, isControlled) {
 }
 
 const PROGRAM = `
-import sys
+import json, sys
 sys.path.insert(0, "/packages")
 from pyodide.ffi import to_js
 from js import Object
 from gpt_oss_harmony.inspector import calls
+from gpt_oss_harmony.inspector.wire import token_list
 from gpt_oss_harmony.encoding import load_harmony_encoding
 
 def answer(name, body):
     if name == "settings":
-        status, text = 200, calls.json_text(calls.settings())
+        status, text = 200, calls.json_text(calls.settings("demo"))
+    elif name == "tokens":
+        status, text = 200, calls.json_text(token_list(json.loads(body)))
     else:
         status, text = calls.answer(name, body.encode())
     return to_js({"status": status, "text": text}, dict_converter=Object.fromEntries)

@@ -63,7 +63,7 @@ def load(page: Page) -> None:
     """Agree to load Python, and wait until it runs."""
     bar = page.get_by_role("region", name="Python")
     button = bar.get_by_role("button")
-    expect(button).to_have_text(re.compile(r"Load 18\.\d MB"))
+    expect(button).to_have_text(re.compile(r"Load 21\.\d MB"))
     assert accessibility_problems(page) == []
     button.click()
     expect(bar.get_by_role("progressbar")).to_be_visible()
@@ -131,7 +131,7 @@ def test_every_tab(loaded: Page, server: FileServer) -> None:
         "Compare": "Header style",
         "Tokens": "Read a model's output",
         "Grammar": "No grammars here",
-        "Live": "No model is loaded",
+        "Live": "grammars need llguidance",
     }
     for tab in TABS:
         loaded.get_by_role("tab", name=tab).click()
@@ -171,6 +171,41 @@ def test_typing_and_sharing(loaded: Page, server: FileServer) -> None:
     )
     again(loaded, address)
     expect(view).to_contain_text("Tschüß")
+
+
+def say(page: Page, words: str) -> None:
+    """Send a message in Live, with greedy sampling, and wait for the end of the turn."""
+    page.get_by_role("spinbutton", name="Temperature").fill("0")
+    page.get_by_role("textbox", name="Message").fill(words)
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_role("tabpanel")).to_contain_text(re.compile(r"The turn has ended after"))
+
+
+def test_the_model_answers_in_the_page(loaded: Page, server: FileServer) -> None:
+    again(loaded, server.url + "playground/" + fragment("live", source={"messages": []}))
+    panel = loaded.get_by_role("tabpanel")
+    say(loaded, "What is 27 + 45?")
+    expect(panel).to_contain_text("27 + 45 = 72.")
+    turn = loaded.get_by_role("region", name="Turn")
+    expect(turn).to_contain_text("50 tokens")
+    assert [path for path in server.sent if "completions" in path] == []
+
+
+def test_the_model_calls_the_weather(loaded: Page, server: FileServer) -> None:
+    again(loaded, server.url + "playground/")
+    loaded.get_by_role("tab", name="Live").click()
+    loaded.get_by_role("button", name="New conversation").click()
+    say(loaded, "What is the weather in Tokyo?")
+    expect(loaded.get_by_role("tabpanel")).to_contain_text("get_current_weather")
+
+
+def test_a_turn_can_be_stopped(loaded: Page, server: FileServer) -> None:
+    again(loaded, server.url + "playground/" + fragment("live", source={"messages": []}))
+    loaded.get_by_role("textbox", name="Message").fill("What is 27 + 45?" * 40)
+    loaded.get_by_role("button", name="Send").click()
+    loaded.get_by_role("button", name="Stop").click()
+    expect(loaded.get_by_role("button", name="Send")).to_be_enabled()
+    say(loaded, "Hello!")
 
 
 def test_a_problem_names_its_field(loaded: Page, server: FileServer) -> None:

@@ -25,6 +25,11 @@ export function answerWith(answering) {
   python = answering;
 }
 
+/** Python in the page, which then has a model, too; null where there is a server. */
+export function pythonInPage() {
+  return python;
+}
+
 /** The server refused, or could not be reached. */
 export class ApiError extends Error {
   /**

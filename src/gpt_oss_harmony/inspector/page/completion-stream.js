@@ -1,30 +1,12 @@
 /**
  * `POST /v1/completions`, streamed: a prompt of token ids goes in, tokens come out as they are
- * sampled, with their probabilities.
+ * sampled, with their probabilities. In a page without a server, its own model does the same.
  */
 
-import { ApiError, request, requestHeaders } from "./api.js";
+import { ApiError, pythonInPage, request, requestHeaders } from "./api.js";
 import { readEvents } from "./event-stream.js";
 
-/**
- * A sampled token. `text` is null where it is only a part of a character; then `bytes` are its
- * bytes (`e2 96`). `likeliest` are the tokens that were most probable in its place, best first.
- *
- * @typedef {object} SampledToken
- * @property {number} id
- * @property {string | null} text
- * @property {string} bytes
- * @property {number} logprob
- * @property {{ text: string, logprob: number }[]} likeliest
- */
-
-/**
- * An event of the stream; `finish` comes with the last token.
- *
- * @typedef {object} CompletionPiece
- * @property {SampledToken[]} tokens
- * @property {"stop" | "length" | null} finish
- */
+/** @import { CompletionPiece, SampledToken } from "./wire.js" */
 
 /**
  * How a completion is sampled; null is as the server has it, and no grammar.
@@ -67,6 +49,11 @@ const LIKELIEST = 5;
  * @returns {AsyncGenerator<CompletionPiece, void, undefined>}
  */
 export async function* streamCompletion(prompt, sampling, signal) {
+  const python = pythonInPage();
+  if (python !== null) {
+    yield* python.complete(prompt, sampling, signal);
+    return;
+  }
   const response = await request("/v1/completions", {
     method: "POST",
     headers: requestHeaders(),

@@ -31,6 +31,8 @@ const DEMO =
   "The demo model is tiny. It knows the weather example, sums up to 99, greetings and shopping lists, " +
   "and answers “I don't know.” to everything else.";
 
+const NO_GRAMMAR = "Here is no grammar: grammars need llguidance, which has no build for browsers.";
+
 /**
  * A turn as it is sampled. `source` is what it goes on from.
  *
@@ -139,7 +141,8 @@ export class LiveTab {
 
   async #findModel() {
     try {
-      const { live, model } = await settings();
+      const { live, model, grammar } = await settings();
+      if (!grammar) this.#form.refuseGrammar(NO_GRAMMAR);
       this.#isLive = live;
       if (model === "demo") this.#lesson.append(element("p", {}, DEMO));
     } catch (error) {

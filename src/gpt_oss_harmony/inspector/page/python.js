@@ -1,11 +1,12 @@
 /**
- * Python in the page: a worker that answers the calls, for a page without a server.
+ * Python in the page: a worker that answers the calls, for a page without a server. It also runs the
+ * demo model.
  *
  * The document names the folder of Python in `data-python`; see scripts/playground. A page of a server
  * has no such name, and does not load this file.
  */
 
-/** @import { Answer, PythonFiles, FromWorker, ToWorker } from "./wire.js" */
+/** @import { Answer, CompletionPiece, ModelSettings, PythonFiles, FromWorker, ToWorker } from "./wire.js" */
 
 /**
  * @typedef {object} Waiting
@@ -30,6 +31,9 @@ export class Python {
   /** @type {Waiting | null} the call that the worker answers now */
   #sent = null;
   #isReady = false;
+  #completion = 0;
+  /** What the worker says about the completion that is sampled. */
+  #completed = new EventTarget();
 
   /** @param {string} folder the folder with the files of Python, relative to the page */
   constructor(folder) {
@@ -68,7 +72,8 @@ export class Python {
         if (message.kind === "progress") onProgress(message.done, message.total);
         else if (message.kind === "failed") reject(new PythonError(message.problem));
         else if (message.kind === "ready") resolve();
-        else this.#answered(message.answer);
+        else if (message.kind === "answer") this.#answered(message.answer);
+        else this.#completed.dispatchEvent(new CustomEvent("message", { detail: message }));
       };
       worker.onerror = (event) => {
         event.preventDefault();
@@ -109,6 +114,47 @@ export class Python {
       this.#queue.push(waiting);
       this.#sendNext();
     });
+  }
+
+  /**
+   * Sample a completion from the demo model. Throws an `AbortError` where `signal` aborted.
+   *
+   * @param {number[]} prompt
+   * @param {ModelSettings} settings
+   * @param {AbortSignal} signal
+   * @returns {AsyncGenerator<CompletionPiece, void, undefined>}
+   */
+  async *complete(prompt, settings, signal) {
+    const completion = (this.#completion += 1);
+    /** @type {FromWorker[]} */
+    const arrived = [];
+    let wake = () => {};
+    const listen = (/** @type {Event} */ event) => {
+      arrived.push(/** @type {CustomEvent<FromWorker>} */ (event).detail);
+      wake();
+    };
+    this.#completed.addEventListener("message", listen);
+    signal.addEventListener("abort", () => wake());
+    this.#post({ kind: "complete", completion, prompt, settings });
+    try {
+      for (;;) {
+        signal.throwIfAborted();
+        const message = arrived.shift();
+        if (message === undefined) {
+          await new Promise((resolve) => {
+            wake = () => resolve(undefined);
+          });
+        } else if (message.kind === "piece" && message.completion === completion) {
+          yield message.piece;
+        } else if (message.kind === "end" && message.completion === completion) {
+          if (message.problem !== null) throw new PythonError(message.problem);
+          return;
+        }
+      }
+    } finally {
+      this.#completed.removeEventListener("message", listen);
+      this.#post({ kind: "stop" });
+    }
   }
 
   #sendNext() {

@@ -20,6 +20,7 @@ export class SamplingForm {
   #temperature = numberField({ min: 0, max: 2, step: "any" });
   #seed = numberField({ step: 1 });
   #grammar = element("input", { type: "checkbox" });
+  #noGrammar = element("p", { class: "summary", hidden: true });
 
   /** @param {HTMLElement} host */
   constructor(host) {
@@ -36,7 +37,19 @@ export class SamplingForm {
         labelled("Seed", this.#seed),
         labelled("Sample under the grammar", this.#grammar),
       ),
+      this.#noGrammar,
     );
+  }
+
+  /**
+   * There are no grammars here.
+   *
+   * @param {string} reason a sentence for people
+   */
+  refuseGrammar(reason) {
+    this.#grammar.disabled = true;
+    this.#noGrammar.textContent = reason;
+    this.#noGrammar.hidden = false;
   }
 
   /** Whether the completion has to follow the grammar of its turn. */

@@ -13,7 +13,7 @@ import { visible } from "./token-text.js";
 import { TokenView } from "./token-view.js";
 import { TurnFigures } from "./turn-figures.js";
 
-/** @import { SampledToken } from "./completion-stream.js" */
+/** @import { SampledToken } from "./wire.js" */
 /** @import { Row, Span } from "./token-view.js" */
 /** @import { Parsing, Tokens } from "./wire.js" */
 

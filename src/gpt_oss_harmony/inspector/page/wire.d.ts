@@ -266,12 +266,50 @@ export interface PythonFiles {
   files: { name: string; size: number; sha256: string }[];
 }
 
+/**
+ * A sampled token. `text` is null where it is only a part of a character; then `bytes` are its
+ * bytes (`e2 96`). `likeliest` are the tokens that were most probable in its place, best first.
+ */
+export interface SampledToken {
+  id: number;
+  text: string | null;
+  bytes: string;
+  logprob: number;
+  likeliest: { text: string; logprob: number }[];
+}
+
+/** An event of a streamed completion; `finish` comes with the last token. */
+export interface CompletionPiece {
+  tokens: SampledToken[];
+  finish: "stop" | "length" | null;
+}
+
+/** How the model in the page samples; null is its default. */
+export interface ModelSettings {
+  maxTokens: number | null;
+  temperature: number | null;
+  seed: number | null;
+}
+
+/** A token that the model in the page has sampled, and the likeliest in its place, best first. */
+export interface ModelPiece {
+  id: number;
+  logprob: number;
+  likeliest: { id: number; logprob: number }[];
+  finish: "stop" | "length" | null;
+}
+
+/** `completion` numbers the completions of a page; a new one, or a stop, ends the one before. */
 export type ToWorker =
   | { kind: "start"; folder: string; isControlled: boolean }
-  | { kind: "call"; name: string; body: string };
+  | { kind: "call"; name: string; body: string }
+  | { kind: "complete"; completion: number; prompt: number[]; settings: ModelSettings }
+  | { kind: "stop" };
 
 export type FromWorker =
   | { kind: "progress"; done: number; total: number }
   | { kind: "ready" }
   | { kind: "failed"; problem: string }
-  | { kind: "answer"; answer: Answer };
+  | { kind: "answer"; answer: Answer }
+  | { kind: "piece"; completion: number; piece: CompletionPiece }
+  | { kind: "end"; completion: number; problem: string | null };
