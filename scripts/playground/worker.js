@@ -14,6 +14,9 @@ const scope = /** @type {DedicatedWorkerGlobalScope} */ (/** @type {unknown} */ 
 /** @type {((name: string, body: string) => Answer) | null} */
 let answer = null;
 
+/** @type {ArrayBuffer | null} the file of the demo model, which takes half a second to read: at first use */
+let weights = null;
+
 /** @type {DemoModel | null} */
 let model = null;
 
@@ -60,7 +63,8 @@ function post(message) {
 async function complete(completion, prompt, settings) {
   running = completion;
   try {
-    if (model === null) throw new Error("the demo model was not loaded");
+    if (weights === null) throw new Error("the demo model was not loaded");
+    model ??= new DemoModel(weights);
     for (const piece of model.complete(prompt, settings, LIKELIEST)) {
       await othersFirst();
       if (running !== completion) return;
@@ -106,7 +110,7 @@ function named({ id, logprob, likeliest, finish }) {
 async function start(folder, isControlled) {
   const files = await loadFiles(folder);
   const take = (/** @type {string} */ name) => /** @type {ArrayBuffer} */ (files.get(new URL(name, folder).href));
-  model = new DemoModel(take("demo-model.safetensors"));
+  weights = take("demo-model.safetensors");
   const load = fetch;
   // Pyodide gets what was checked, and asks no network for it.
   const fetchNothing = async (/** @type {RequestInfo | URL} */ request) => {
