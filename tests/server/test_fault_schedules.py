@@ -23,7 +23,7 @@ pytestmark = [
 pytest_plugins = ("support.postgres_server",)
 
 FIRST = int(os.environ.get("HARMONY_TEST_FAULTS_SEED", "0"))
-COUNT = int(os.environ.get("HARMONY_TEST_FAULTS", "4"))
+COUNT = int(os.environ.get("HARMONY_TEST_FAULTS", "2"))
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
