@@ -2,12 +2,13 @@
 
     python scripts/docs/reference.py [--check]
 
-With ``--check`` nothing is written; the exit status shows whether a page would change.
+With ``--check`` nothing is written; what would change is printed, and the exit status is 1.
 """
 
 from __future__ import annotations
 
 import sys
+from difflib import unified_diff
 from pathlib import Path
 
 from command_page import command_page
@@ -32,6 +33,9 @@ def main() -> int:
         if not path.exists() or page != path.read_text(encoding="utf-8")
     }
     if "--check" in sys.argv:
+        for path, page in changed.items():
+            old = path.read_text(encoding="utf-8") if path.exists() else ""
+            print(path, *unified_diff(old.splitlines(), page.splitlines(), n=0), sep="\n")
         return int(bool(changed))
     for path, page in changed.items():
         path.write_text(page, encoding="utf-8")
