@@ -6,12 +6,14 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import anthropic
 import openai
 import pytest
 
+from gpt_oss_harmony.apis.batches import Batch
 from gpt_oss_harmony.server import Settings
 from gpt_oss_harmony.server.store import Store
 from support.chat_server import FINAL
@@ -202,6 +204,18 @@ def test_cancelled_requests_have_no_answer_and_the_others_keep_theirs() -> None:
         ended(theirs, other.id)
         (only,) = theirs.messages.batches.results(other.id)
         assert only.result.type == "canceled"
+
+
+def test_a_batch_ends_once(store: Store) -> None:
+    """Its server may see it once more before its end is stored; the answers are gone by then."""
+    batch = Batch(
+        id="batch_1", owner="", endpoint="/v1/responses", status="in_progress", created_at=1,
+        deadline=100, expires_at=None, total=1, metadata={}, state={},
+    )  # fmt: skip
+    store.batches.add(batch, [("a", {"input": "hi"})])
+    store.batches.finish(replace(batch, status="cancelled", state={"counts": [1, 0]}), [])
+    store.batches.finish(replace(batch, status="cancelled", state={"counts": [0, 0]}), [])
+    assert store.batches.get("batch_1", "").state == {"counts": [1, 0]}
 
 
 def test_only_its_owner_sees_a_batch_and_its_limits_hold() -> None:

@@ -112,7 +112,7 @@ def begun_answer() -> TurnConstraint:
     """Return the grammar for the rest of an answer whose header and first text are in the prompt.
 
     >>> print(begun_answer().grammar.splitlines()[0])
-    start: text <[200002]>
+    start: text <|return|>
     """
     return TurnConstraint(
         TurnGrammar({"start": Sequence((_TEXT, Special(RETURN))), "text": FreeText()})

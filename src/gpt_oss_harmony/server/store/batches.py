@@ -142,10 +142,10 @@ class Batches(DescribedRows[Batch]):
 
     def finish(self, batch: Batch, files: Sequence[tuple[UploadedFile, bytes]] | None) -> None:
         """Store the end of a batch; `files` have its answers in place of the batch itself."""
-        which = batches.c.id == batch.id
+        which = (batches.c.id == batch.id) & batches.c.status.in_(_RUNNING)
         with changing_files(self._database, batch.owner) as connection:
             requests = connection.execute(select(batches.c.requests).where(which)).scalar()
-            if requests is None:  # it was deleted
+            if requests is None:  # it was deleted, or has ended: its answers are no longer here
                 return
             left: list[BatchRequest] = [(name, {}) for name, _ in requests] if files is None else []
             change = {"status": batch.status, "state": batch.state, "requests": left}
