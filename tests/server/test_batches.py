@@ -13,9 +13,9 @@ import anthropic
 import openai
 import pytest
 
-from gpt_oss_harmony.apis.batches import Batch
+from gpt_oss_harmony.apis.batches import Batch, BatchBodyError, read_batch_file
 from gpt_oss_harmony.server import Settings
-from gpt_oss_harmony.server.store import Store
+from gpt_oss_harmony.server.store import BatchResult, Store
 from support.chat_server import FINAL
 from support.scripted_engine import ScriptedEngine
 from support.served import PATIENCE, serving
@@ -215,7 +215,21 @@ def test_a_batch_ends_once(store: Store) -> None:
     store.batches.add(batch, [("a", {"input": "hi"})])
     store.batches.finish(replace(batch, status="cancelled", state={"counts": [1, 0]}), [])
     store.batches.finish(replace(batch, status="cancelled", state={"counts": [0, 0]}), [])
+    store.batches.answer("batch_1", "", BatchResult(0, 200, {}))
+    assert store.batches.open("batch_1", "") == []
+    assert store.batches.counts("batch_1", "").total() == 0
     assert store.batches.get("batch_1", "").state == {"counts": [1, 0]}
+
+
+def test_the_lines_of_a_file_have_limits() -> None:
+    line = b'{"custom_id": "%d", "method": "POST", "url": "/v1/responses", "body": {}}\n'
+    with pytest.raises(BatchBodyError, match="request 1: a request has at most 10 bytes, not 72"):
+        read_batch_file(line % 1, "/v1/responses", 10)
+    with pytest.raises(BatchBodyError) as raised:
+        read_batch_file(b"[]\n" * 10_000, "/v1/responses")
+    assert len(raised.value.errors) == 100
+    with pytest.raises(BatchBodyError, match="a batch has at most 50,000 requests"):
+        read_batch_file(b"".join(line % n for n in range(50_001)), "/v1/responses")
 
 
 def test_only_its_owner_sees_a_batch_and_its_limits_hold() -> None:

@@ -417,6 +417,7 @@ def test_a_file_in_parts(client: OpenAI) -> None:
     for parts, md5, problem in (
         ([first], None, "the parts have 10 bytes, not"),
         ([first, "part_1"], None, "has no part 'part_1'"),
+        ([first] * 400, None, "the parts have 4,000 bytes, not"),  # counted, not read
         ([first, last], "0" * 32, "another md5"),
     ):
         with pytest.raises(openai.BadRequestError, match=problem):

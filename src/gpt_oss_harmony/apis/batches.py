@@ -7,7 +7,7 @@ and the JSON of a whole answer, or None for a request that has none at the end o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -66,15 +66,28 @@ class BatchBodyError(ConversationError):
         self.errors = errors
 
 
-def read_batch_file(data: bytes, endpoint: str) -> list[_Request]:
+def read_batch_file(
+    data: bytes,
+    endpoint: str,
+    most_bytes: int | None = None,
+    read: Callable[[bytes], Any] = json.loads,
+) -> list[_Request]:
     """Read the lines of an input file. Raises `BatchBodyError`.
+
+    A request has at most `most_bytes`. `read` reads JSON, and raises an error for what is none.
 
     >>> line = b'{"custom_id": "a", "method": "POST", "url": "/v1/responses", "body": {}}'
     >>> read_batch_file(line, "/v1/responses")
     [('a', {})]
     """
     lines = [(number, line) for number, line in enumerate(data.splitlines(), 1) if line.strip()]
-    return _checked(((number, _parsed(line, endpoint)) for number, line in lines), "body")
+
+    def parsed(line: bytes) -> Any:
+        if most_bytes is not None and len(line) > most_bytes:
+            return f"a request has at most {most_bytes:,} bytes, not {len(line):,}"
+        return _parsed(line, endpoint, read)
+
+    return _checked(((number, parsed(line)) for number, line in lines), "body")
 
 
 def read_batch_requests(requests: Sequence[Mapping[str, Any]]) -> list[_Request]:
@@ -86,21 +99,23 @@ def read_batch_requests(requests: Sequence[Mapping[str, Any]]) -> list[_Request]
     return _checked(enumerate(requests, 1), "params")
 
 
-def _parsed(line: bytes, endpoint: str) -> Any:
+def _parsed(line: bytes, endpoint: str, read: Callable[[bytes], Any]) -> Any:
     """Read a line; a text is the reason why it cannot be answered."""
     try:
-        read = json.loads(line)
+        found = read(line)
     except (ValueError, RecursionError):
         return "this is not JSON"
-    if isinstance(read, dict) and (read.get("method"), read.get("url")) != ("POST", endpoint):
+    if isinstance(found, dict) and (found.get("method"), found.get("url")) != ("POST", endpoint):
         return f"method and url must be POST and {endpoint}, as the batch says"
-    return read
+    return found
 
 
 def _checked(lines: Iterable[tuple[int, Any]], name: str) -> list[_Request]:
     requests: dict[str, dict[str, Any]] = {}
     errors: list[dict[str, Any]] = []
     for number, line in lines:
+        if len(errors) == _MOST_ERRORS or len(requests) > _MOST:
+            break
         problem, field = _problem(line, name, requests)
         if problem:
             found = {"code": "invalid_request", "line": number, "message": problem, "param": field}
@@ -110,10 +125,10 @@ def _checked(lines: Iterable[tuple[int, Any]], name: str) -> list[_Request]:
     if not (requests or errors):
         errors = [{"code": "empty_file", "line": 1, "message": "there is no line", "param": None}]
     if len(requests) > _MOST:
-        problem = f"a batch has at most {_MOST:,} requests, not {len(requests):,}"
+        problem = f"a batch has at most {_MOST:,} requests"
         errors = [{"code": "too_many_tasks", "line": _MOST + 1, "message": problem, "param": None}]
     if errors:
-        raise BatchBodyError(errors[:_MOST_ERRORS])
+        raise BatchBodyError(errors)
     return list(requests.items())
 
 

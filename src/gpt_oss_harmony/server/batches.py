@@ -37,7 +37,7 @@ from ..apis.batches import (
 from ..apis.wire_events import json_text
 from .auth.api_keys import AuthenticatedCaller, Caller, as_caller
 from .http.errors import MESSAGES_ERRORS, ApiError, speaks_messages
-from .http.json import list_json
+from .http.json import list_json, read_json
 from .http.requests import cancel_all
 from .limited_route import LimitedRoute
 from .repeated_requests import IdempotencyKey, RequestKey, stored_once
@@ -58,6 +58,7 @@ _LOG = logging.getLogger(__name__)
 
 _DAY = 24 * 60 * 60
 _LONGEST_WAIT = 30.0  # seconds before a refused request is tried again
+_SERVER = "the server"  # whose turn it is, beside owners; that of clients without a key is empty
 
 router = APIRouter(prefix="/v1/batches", tags=["Batches"], route_class=LimitedRoute)
 messages_router = APIRouter(
@@ -86,14 +87,19 @@ class BatchRunner:
                     await self._look()
                 except StoreError:
                     _LOG.debug("the batches could not be read; it will be tried again")
+                except Exception:  # noqa: BLE001 - it is logged; else no batch would ever go on
+                    _LOG.exception("the batches could not be read; it will be tried again")
         finally:
             await cancel_all(*(task for _, _, task in self._tasks.values()))
 
     async def _look(self) -> None:
         busy = {batch.owner for batch, _, _ in self._tasks.values()}
-        for batch in await self._services.store.run("", Store.claim_batches, busy):
+        claimed = await self._services.store.run(_SERVER, Store.claim_batches, busy)
+        gone = self._tasks.keys() - {batch.id for batch in claimed}  # such as deleted ones
+        await cancel_all(*(self._tasks[id][2] for id in gone))
+        for batch in claimed:
             caller = await self._services.pools.keys.run(
-                "", self._services.keys.of_owner, batch.owner
+                _SERVER, self._services.keys.of_owner, batch.owner
             )
             is_cancelled = batch.status == "cancelling" or caller is None  # of a revoked key
             is_late = batch.deadline <= time.time()
@@ -108,8 +114,12 @@ class BatchRunner:
     def _ended(self, id: str, task: asyncio.Task[None]) -> None:
         if id in self._tasks and self._tasks[id][2] is task:
             del self._tasks[id]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
             self._services.new_batches.set()  # its owner may have another one
-        if not task.cancelled() and (error := task.exception()) is not None:
+        else:
             level = logging.DEBUG if isinstance(error, StoreError) else logging.ERROR
             _LOG.log(level, "the batch %s waits for another try", id, exc_info=error)
 
@@ -119,7 +129,10 @@ class BatchRunner:
         if caller is not None and not end:
             waiting = iter(await store.batches.open(batch.id, batch.owner))
             # Half of the places, so that the owner's other requests find one.
-            count = max(1, self._services.settings.max_running // 2)
+            places, limits = self._services.settings.max_running, caller.limits
+            if limits.concurrent_requests is not None:
+                places = min(places, limits.concurrent_requests)
+            count = max(1, places // 2)
             workers = [
                 asyncio.ensure_future(self._answer(batch, caller, waiting)) for _ in range(count)
             ]
@@ -257,7 +270,10 @@ async def create(
     seconds = None if expiry is None else expiry.seconds
     state: dict[str, Any] = {"input_file_id": file.id, "seconds": seconds}
     try:
-        requests = await services.pools.encoding.run(owner, read_batch_file, data, body.endpoint)
+        most = services.settings.max_request_bytes
+        requests = await services.pools.encoding.run(
+            owner, read_batch_file, data, body.endpoint, most, read_json
+        )
     except BatchBodyError as error:
         errors = {"object": "list", "data": error.errors}
         state |= {"failed_at": int(time.time()), "errors": errors, "counts": (0, 0)}

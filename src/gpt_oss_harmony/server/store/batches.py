@@ -99,18 +99,19 @@ class Batches(DescribedRows[Batch]):
         return claimed
 
     def open(self, id: str, owner: str) -> list[tuple[int, BatchRequest]]:
-        """Read the requests that have no answer, with their positions."""
+        """Read the requests of a running batch that have no answer, with their positions."""
         done = select(batch_results.c.position).where(batch_results.c.batch_id == id)
-        query = self._visible(owner).where(batches.c.id == id)
+        query = self._visible(owner).where(batches.c.id == id, batches.c.status.in_(_RUNNING))
         with self._database.reading() as connection:
             requests = connection.execute(query.with_only_columns(batches.c.requests)).scalar()
             answered = set(connection.execute(done).scalars())
         return [each for each in enumerate(requests or ()) if each[0] not in answered]
 
     def answer(self, id: str, owner: str, result: BatchResult) -> None:
-        """Store an answer, unless the batch was deleted."""
+        """Store an answer, unless the batch has ended or was deleted."""
+        running = (batches.c.id == id) & batches.c.status.in_(_RUNNING)
         with self._database.writing() as connection:
-            if connection.execute(select(batches.c.id).where(batches.c.id == id)).first():
+            if connection.execute(select(batches.c.id).where(running).with_for_update()).first():
                 values = {"batch_id": id, **vars(result)}
                 connection.execute(insert(batch_results).values(**values))
                 self._quota.note(connection, owner, size_of(result.answer), rows=1)

@@ -53,7 +53,9 @@ _WRITES = "harmony_writes"
 _BUSY_SECONDS = 30  # seconds to wait for another process that writes
 _CONNECTIONS = 10
 _FREED_PAGES = 2000  # of 4 KiB, in one transaction
-_LARGE_TABLES = "'contents', 'responses', 'response_items', 'conversation_items'"
+_LARGE_TABLES = (
+    "'contents', 'responses', 'response_items', 'conversation_items', 'batches', 'batch_results'"
+)
 _DISK_FULL = "53100"  # PostgreSQL's code
 # Without these, a thread waits for hours for a host that has vanished. In seconds, the last in ms.
 _POSTGRES_TIMES = {

@@ -199,16 +199,20 @@ class PartialUploads(OwnedRows[PartialUpload]):
         with changing_files(self._database, owner) as connection:
             upload = self.read(connection, id, owner, to_write=True)
             are_parts = (files.c.owner == owner, files.c.purpose == purpose_of_parts(upload))
-            found = connection.execute(select(files.c.id, files.c.hash).where(*are_parts))
-            hashes = {row.id: row.hash for row in found}
+            columns = (files.c.id, files.c.hash, files.c.size)
+            found = {row.id: row for row in connection.execute(select(*columns).where(*are_parts))}
             if file is not None:
-                missing = [part for part in parts if part not in hashes]
+                missing = [part for part in parts if part not in found]
                 if missing:
                     raise UploadError(f"the upload has no part {missing[0]!r:.80}")
-                data = b"".join(read_content(connection, owner, hashes[part]) for part in parts)
-                if len(data) != file.size:
-                    problem = f"the parts have {len(data):,} bytes, not {file.size:,}"
+                size = sum(found[part].size for part in parts)  # before they are in memory
+                if size != file.size or len(set(parts)) < len(parts):
+                    problem = f"the parts have {size:,} bytes, not {file.size:,}"
+                    if size == file.size:
+                        problem = "a part is named twice"
                     raise UploadError(f"{problem}; name every part once, in order")
+                hashes = [found[part].hash for part in parts]
+                data = b"".join(read_content(connection, owner, hash) for hash in hashes)
                 if md5 not in (None, hashlib.md5(data, usedforsecurity=False).hexdigest()):
                     raise UploadError("the parts have another md5; upload them again")
                 insert_file(connection, file, data)
