@@ -414,6 +414,8 @@ def test_a_file_in_parts(client: OpenAI) -> None:
     upload = begun(bytes=len(TABLE), expires_after={"anchor": "created_at", "seconds": 3600})
     last, first = part(upload.id, TABLE[10:]), part(upload.id, TABLE[:10])
     assert last not in {file.id for file in client.files.list()}
+    with pytest.raises(openai.NotFoundError):
+        client.files.retrieve(last)
     for parts, md5, problem in (
         ([first], None, "the parts have 10 bytes, not"),
         ([first, "part_1"], None, "has no part 'part_1'"),

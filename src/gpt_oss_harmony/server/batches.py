@@ -36,7 +36,7 @@ from ..apis.batches import (
 )
 from ..apis.wire_events import json_text
 from .auth.api_keys import AuthenticatedCaller, Caller, as_caller
-from .http.errors import MESSAGES_ERRORS, ApiError, speaks_messages
+from .http.errors import MESSAGES_ERRORS, ApiError
 from .http.json import list_json, read_json
 from .http.requests import cancel_all
 from .limited_route import LimitedRoute
@@ -306,16 +306,20 @@ async def list_batches(
         after=before_id or after_id or after,
         limit=limit,
         order="asc" if before_id else "desc",
-        of_messages=speaks_messages(request.scope),
+        of_messages=_is_of_messages(request),
     )
     newest_first = page.items[::-1] if before_id else page.items
     listed = [await _json(services, batch) for batch in newest_first]
     return dict(list_json(listed, has_more=page.has_more))
 
 
+def _is_of_messages(request: Request) -> bool:
+    return request.url.path.startswith(messages_router.prefix)
+
+
 async def _found(request: Request, id: str, owner: str) -> Batch:
     batch = await services_of(request).store.batches.get(id, owner)
-    if batch.is_of_messages is not request.url.path.startswith(messages_router.prefix):
+    if batch.is_of_messages is not _is_of_messages(request):
         raise NotFoundError("batch", id)
     return batch
 

@@ -154,7 +154,7 @@ class Uploads(OwnedRows[UploadedFile]):
         self, owner: str, *, after: str | None, limit: int, order: Order, purpose: str | None
     ) -> Page[UploadedFile]:
         """Read at most `limit` files after the one with the id `after`."""
-        query = self._visible(owner).where(~files.c.purpose.startswith(_PART))
+        query = self._visible(owner)
         if purpose is not None:
             query = query.where(files.c.purpose == purpose)
         return self._page(query, owner, after=after, limit=limit, order=order)
@@ -167,7 +167,8 @@ class Uploads(OwnedRows[UploadedFile]):
             return list(map(self._read_row, rows))
 
     def _visible(self, owner: str) -> Select[Any]:
-        return super()._visible(owner).where(files.c.container_id.is_(None))
+        is_part = files.c.purpose.startswith(_PART)
+        return super()._visible(owner).where(files.c.container_id.is_(None), ~is_part)
 
 
 def purpose_of_parts(upload: PartialUpload) -> str:
