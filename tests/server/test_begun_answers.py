@@ -96,6 +96,18 @@ def test_the_answer_is_what_comes_after_its_beginning(ask: Callable[..., tuple[s
         assert prompt.endswith(f"hi<|end|>{BEGUN}{text}")
 
 
+@pytest.mark.parametrize("form", ["json", {"type": "object"}, {}], ids=repr)
+def test_a_form_in_ollamas_api_begins_a_new_message(form: Any) -> None:
+    said = [HI, {"role": "assistant", "content": "Hello."}]
+    body = {"model": "script", "messages": said, "stream": False, "format": form}
+    engine = ScriptedEngine(f"{BEGUN.removeprefix('<|start|>assistant')}{{}}<|return|>")
+    with serving(engine) as url:
+        answer = httpx.post(f"{url.removesuffix('/v1')}/api/chat", json=body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["message"]["content"] == "{}"
+    assert engine.prompts[0].endswith(f"{BEGUN}Hello.<|end|><|start|>assistant")
+
+
 def test_stop_texts_and_limits_count_what_is_sampled() -> None:
     said = [HI, {"role": "assistant", "content": "One, two"}]
     asked: dict[str, Any] = {"model": "script", "messages": said}

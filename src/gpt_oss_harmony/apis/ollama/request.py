@@ -117,7 +117,8 @@ class OllamaChatRequest(OllamaRequest):
     def _continues(self) -> bool:
         last = self.messages[-1]
         is_text = bool(last.get("content")) and not last.get("tool_calls")
-        return last.get("role") == "assistant" and is_text
+        # A form of the answer cannot be enforced after its beginning.
+        return last.get("role") == "assistant" and is_text and self.format in (None, "")
 
     def _messages(self) -> Iterator[dict[str, Any]]:
         waiting: deque[tuple[str, str]] = deque()  # calls without a result: their ids and names
