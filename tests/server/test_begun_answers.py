@@ -144,6 +144,17 @@ def test_the_tokens_of_the_message_are_those_of_prompt_and_answer() -> None:
     assert list(last.tokens) == tokens
 
 
+def test_recoveries_point_at_the_tokens_of_the_answer() -> None:
+    said = [HI, {"role": "assistant", "content": "It is"}]
+    reader = TurnReader(turn_of_messages(MessagesRequest(messages=said)), new_id=str)
+    text = " 4.<|channel|>final<|message|>Five.<|return|>"
+    tokens = ENCODING.encode(text, allowed_special="all")
+    last: Any
+    *_, last = [event for token in tokens for event in reader.take(token)]
+    found = [ENCODING.decode([last.tokens[one.position]]) for one in last.recoveries]
+    assert set(found) == {"<|message|>"}  # which ends the repaired header
+
+
 def test_a_begun_answer_has_no_calls() -> None:
     said = [HI, {"role": "assistant", "content": "It is"}]
     turn = turn_of_chat(ChatRequest(messages=said, tools=[NOW], **CONTINUE))

@@ -251,7 +251,12 @@ class TurnReader:
             self._reasoning_tokens,
             self._forced_tokens,
         )
-        return TurnEnded(ending, usage, parser.tokens[self._begun :], parser.recoveries)
+        recoveries = [
+            recovery._replace(position=recovery.position - self._begun)
+            for recovery in parser.recoveries
+            if recovery.position >= self._begun
+        ]
+        return TurnEnded(ending, usage, parser.tokens[self._begun :], recoveries)
 
 
 class _Body:
