@@ -144,6 +144,20 @@ def test_the_tokens_of_the_message_are_those_of_prompt_and_answer() -> None:
     assert list(last.tokens) == tokens
 
 
+@pytest.mark.parametrize("begun", [text for text, _ in BEGINNINGS.values()])
+@pytest.mark.parametrize("stop", [[], ["!"]], ids=["to the end", "to a stop text"])
+def test_the_message_has_the_beginning_and_the_events_have_not(begun: str, stop: list[str]) -> None:
+    said = [HI, {"role": "assistant", "content": begun}]
+    turn = turn_of_messages(MessagesRequest(messages=said, stop_sequences=stop))
+    reader = TurnReader(turn, new_id=str)
+    text = " is what I say" + ("! No." if stop else "<|return|>")
+    tokens = ENCODING.encode(text, allowed_special="all")
+    ended: Any
+    *_, ended, _ = [event for token in tokens for event in reader.take(token)]
+    assert ended.text == " is what I say"
+    assert ended.message.text == f"{begun} is what I say"
+
+
 def test_recoveries_point_at_the_tokens_of_the_answer() -> None:
     said = [HI, {"role": "assistant", "content": "It is"}]
     reader = TurnReader(turn_of_messages(MessagesRequest(messages=said)), new_id=str)

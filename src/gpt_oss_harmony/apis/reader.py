@@ -80,7 +80,7 @@ class TurnReader:
         begun = turn.begun_tokens()
         shown = sum(len(delta.text) for delta in self._parser.process_many(begun))
         self._begun = len(begun)  # tokens at the beginning of the first message, from the prompt
-        self._prefix = (shown, len(turn.conversation.messages[-1].text) - shown) if begun else None
+        self._prefix = (turn.conversation.messages[-1].text, shown) if begun else None
         self._mends = mend_arguments
         self._rules = turn.item_rules
         self._new_id = new_id
@@ -207,7 +207,7 @@ class TurnReader:
             held = body.unsent()
             if held is not None:
                 yield held
-            message = Message.from_role_and_content(Role.ASSISTANT, body.text)
+            message = Message.from_role_and_content(Role.ASSISTANT, body.prefix + body.text)
             message.channel, message.recipient = body.channel, body.begun.recipient
             yield ItemEnded(body.begun.position, body.text, message)
             yield self._end(Ending.STOP_TEXT, 0)._replace(stop_text=body.stop_text)
@@ -281,6 +281,7 @@ class _Body:
         self._is_whole = is_whole  # only the end shows the text
         self.channel = channel
         self.is_foreign = is_foreign
+        self.prefix = ""  # text of the prompt that the message begins with
         self.is_plain = not (stop or is_foreign)
         """Whether no text ends the body."""
         self._stop = StopTexts(stop) if stop else None
@@ -304,9 +305,10 @@ class _Body:
         """The stop text that was found; the text does not contain it."""
         return None if self._stop is None else self._stop.text
 
-    def skip(self, received: int, held: int) -> None:
+    def skip(self, prefix: str, received: int) -> None:
         """Leave out the text of the prompt, of which the parser holds the last characters."""
-        self._received, self._released, self._skipped = received, received, held
+        self.prefix = prefix
+        self._received, self._released, self._skipped = received, received, len(prefix) - received
 
     def add_logprob(self, sampled: SampledToken) -> None:
         """Store the log-probability of a token of the body."""
