@@ -43,6 +43,22 @@ def test_a_chat_is_rendered_as_it_is_sampled() -> None:
     assert kinds[-1] == (6, "header")
 
 
+def test_a_begun_answer_is_rendered_as_it_is_sampled() -> None:
+    engine = ScriptedEngine(" answer.<|return|>")
+    body = {
+        "messages": [*HI, {"role": "assistant", "content": "The"}],
+        "continue_final_message": True,
+        "add_generation_prompt": False,
+    }
+    with serving(engine=engine) as client:
+        rendered = client.post("/v1/tokens/render", json=body).json()
+        usage = client.post("/v1/chat/completions", json=body).json()["usage"]
+    assert engine.prompts == [rendered["text"]]
+    assert rendered["count"] == usage["prompt_tokens"]
+    _check(rendered)
+    assert [one["kind"] for one in rendered["segments"][-2:]] == ["header", "body"]
+
+
 def test_both_apis_are_rendered_alike() -> None:
     with serving() as client:
         chat = client.post("/v1/tokens/render", json={"messages": HI}).json()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -24,7 +24,8 @@ from ..encoding import load_harmony_encoding
 from ..engines.engine import Sampling
 from ..errors import ConversationError, wrong_type
 from ..rendering.history import without_past_reasoning
-from ..sampled_messages import OPENING, prompt_tokens
+from ..rendering.renderer import Segment
+from ..sampled_messages import OPENING, prompt_segments, prompt_tokens
 from .conversation_builder import RequestedFormat
 from .items import ItemRules
 from .requested_answer import requested_reasoning_tokens, shows_reasoning
@@ -98,18 +99,23 @@ class TurnRequest:
         >>> turn.prompt()
         [200006, 173781]
         """
+        if self.continues:
+            return [token for segment in self.segments() for token in segment.tokens]
         encoding = load_harmony_encoding("HarmonyGptOss")
-        messages = self.conversation.messages
-        ended = Conversation(messages=messages[:-1]) if self.continues else self.conversation
-        return [*prompt_tokens(encoding, ended, RENDERING), *self.begun_tokens()]
+        return prompt_tokens(encoding, self.conversation, RENDERING)  # the same, but faster
+
+    def segments(self) -> list[Segment]:
+        """Render the prompt as segments."""
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        segments = list(prompt_segments(encoding, self.conversation, RENDERING))
+        return segments[:-2] if self.continues else segments  # no stop token, no next header
 
     def begun_tokens(self) -> list[int]:
         """Render the header and the text of the answer that the model goes on writing."""
         if not self.continues:
             return []
-        encoding = load_harmony_encoding("HarmonyGptOss")
-        tokens = encoding.render(self.conversation.messages[-1])
-        return tokens[len(OPENING) : -1]
+        last = Conversation(messages=self.conversation.messages[-1:])
+        return replace(self, conversation=last).prompt()[len(OPENING) :]
 
     @cached_property
     def tools(self) -> frozenset[str]:

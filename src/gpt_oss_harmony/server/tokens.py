@@ -26,11 +26,10 @@ from ..apis.tokens import (
     TokenizeRequest,
     TokenizerInfo,
 )
-from ..apis.turn import RENDERING, TurnRequest
+from ..apis.turn import TurnRequest
 from ..encoding import load_harmony_encoding
 from ..errors import TokenError, VocabularyError
 from ..parsing.parser import StreamableParser
-from ..sampled_messages import prompt_segments
 from ..tokens.special_tokens import (
     END_OF_TEXT,
     RETURN,
@@ -72,8 +71,7 @@ async def render(
         turn_of = partial(planned_turn, services, owner, await files.of_response(owner, read))
 
     def work() -> Response:
-        encoding = load_harmony_encoding("HarmonyGptOss")
-        segments = list(prompt_segments(encoding, turn_of().conversation, RENDERING))
+        segments = turn_of().segments()
         tokens = [token for segment in segments for token in segment.tokens]
         caller.usage.tokens += len(tokens)
         return large_json_response(
