@@ -217,6 +217,44 @@ def test_the_rows_are_those_of_the_folder(tmp_path: Path) -> None:
     assert vectors.max() == len(embedding) - 1
 
 
+GOOD = {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}
+DAMAGED: dict[str, Any] = {
+    "no object": [1],
+    "a negative offset": {"a": {**GOOD, "data_offsets": [-16, 16]}},
+    "offsets of part of it": {"a": {**GOOD, "data_offsets": [-8, 16], "shape": [2]}},
+    "offsets the wrong way": {"a": {**GOOD, "data_offsets": [16, 0]}},
+    "an offset after the end": {"a": {**GOOD, "data_offsets": [16, 32]}},
+    "a broken offset": {"a": {**GOOD, "data_offsets": [0.0, 16]}},
+    "three offsets": {"a": {**GOOD, "data_offsets": [0, 8, 16]}},
+    "a negative length": {"a": {**GOOD, "shape": [-1]}},
+    "two negative lengths": {"a": {**GOOD, "shape": [-2, -2]}},
+    "a small shape": {"a": {**GOOD, "shape": [2]}},
+    "a large shape": {"a": {**GOOD, "shape": [2**40, 2**40]}},
+    "nothing in a huge shape": {"a": {**GOOD, "shape": [0, 2**70], "data_offsets": [0, 0]}},
+    "no shape": {"a": {"dtype": "F32", "data_offsets": [0, 16]}},
+}
+
+
+def safetensors(header: Any) -> bytes:
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(16)
+
+
+@pytest.mark.parametrize("kind", [bytes, memoryview])
+def test_damaged_files_of_weights(kind: type[bytes | memoryview]) -> None:
+    whole = safetensors({"a": GOOD})
+    assert read_safetensors(kind(whole))["a"].tolist() == [[0, 0], [0, 0]]
+    contents = {name: safetensors(header) for name, header in DAMAGED.items()}
+    contents["a long header"] = b"\xff" * 8 + json.dumps({"a": {**GOOD, "shape": [0]}}).encode()
+    contents["a header longer than the file"] = b"\xff" * 8 + b"{}"
+    contents["a deep header"] = (10**6).to_bytes(8, "little") + b"[" * 10**6
+    contents |= {f"cut at {end}": whole[:end] for end in (0, 4, 8, 40, len(whole) - 1)}
+    for name, content in contents.items():
+        with pytest.raises(EngineError) as caught:
+            read_safetensors(kind(content))
+        assert str(caught.value).startswith("a file of weights is damaged: "), name
+
+
 def failure(model: Any, **options: Any) -> str:
     with pytest.raises(EngineError) as caught:
         asyncio.run(open_engine(model, engine="numpy", **options))

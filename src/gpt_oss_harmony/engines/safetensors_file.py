@@ -7,6 +7,7 @@ A file has the length of a header, the header in JSON, and the numbers of each t
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,10 +30,12 @@ def read_safetensors(content: bytes | memoryview) -> dict[str, npt.NDArray[Any]]
     """
     try:
         begin = _LENGTH + int.from_bytes(content[:_LENGTH], "little")
-        header = json.loads(bytes(content[_LENGTH:begin]))
+        if begin > len(content):
+            raise ValueError(f"it has {len(content)} bytes, but its header ends at {begin}")
+        header = dict(json.loads(bytes(content[_LENGTH:begin])))
         header.pop("__metadata__", None)
         return {name: _tensor(name, entry, content[begin:]) for name, entry in header.items()}
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise EngineError(f"a file of weights is damaged: {error}") from error
 
 
@@ -42,10 +45,15 @@ def _tensor(name: str, entry: Mapping[str, Any], numbers: bytes | memoryview) ->
         raise EngineError(
             f"the weights {name} have the type {kind}; NumPy reads {', '.join(_TYPES)}"
         )
-    start, end = entry["data_offsets"]
-    found: npt.NDArray[Any] = np.frombuffer(numbers[start:end], _TYPES[kind]).reshape(
-        entry["shape"]
-    )
+    start, end = offsets = entry["data_offsets"]
+    shape = entry["shape"]
+    if not all(type(number) is int and number >= 0 for number in (*offsets, *shape)):
+        raise ValueError(f"{name} has the offsets {offsets} and the shape {shape}")
+    if not start <= end <= len(numbers):
+        raise ValueError(f"{name} has the offsets {offsets} in {len(numbers)} bytes")
+    if end - start != np.dtype(_TYPES[kind]).itemsize * math.prod(shape):
+        raise ValueError(f"{name} has {end - start} bytes for the shape {shape}")
+    found: npt.NDArray[Any] = np.frombuffer(numbers[start:end], _TYPES[kind]).reshape(shape)
     if kind == "BF16":  # the upper half of a float32
         found = (found.astype(np.uint32) << 16).view(np.float32)
     return found.astype(np.float32) if kind == "F16" else found
