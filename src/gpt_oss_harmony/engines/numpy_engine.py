@@ -105,8 +105,6 @@ def _of_folder(folder: Path) -> GptOss:
             weights |= read_safetensors(memoryview(mapped))
         return GptOss(config, weights)
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, EngineError):
-            raise
         raise EngineError(f"{folder} cannot be loaded: {error}") from error
 
 
