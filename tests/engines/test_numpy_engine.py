@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,9 +20,10 @@ import pytest
 from gpt_oss_harmony import Conversation, Message, Role, load_harmony_encoding
 from gpt_oss_harmony.engines import Engine, EngineError, NumpyEngine, Sampling, open_engine
 from gpt_oss_harmony.engines.demo_model import demo_weights
+from gpt_oss_harmony.engines.numpy_engine import NumpyBatching
 from gpt_oss_harmony.engines.numpy_model import GptOss
 from gpt_oss_harmony.engines.safetensors_file import read_safetensors, write_bfloat16
-from support.engine_contract import CHECKS, OPEN_PROMPT, Check, sample
+from support.engine_contract import CHECKS, OPEN_PROMPT, PATIENCE, Check, sample
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 TOLERANCE = 1e-4  # of log-probabilities
@@ -308,6 +311,30 @@ def test_a_failing_model_ends_its_requests_and_takes_the_next(
             await sample(engine, Sampling(max_tokens=2))
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("method", ["_insert", "_withdraw"])
+def test_a_failing_command_ends_the_running_requests(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batching: Any = NumpyBatching
+
+    async def run() -> None:
+        async with NumpyEngine.load() as engine:
+            greedy = Sampling(max_tokens=1000, stop_tokens=frozenset())
+            async with aclosing(engine.generate(OPEN_PROMPT, greedy)) as running:
+                await anext(running)
+                with monkeypatch.context() as patch:
+                    patch.setattr(batching, method, lambda *_: 1 / 0)
+                    with contextlib.suppress(EngineError):  # it ends after a token or at once
+                        async with aclosing(engine.generate(OPEN_PROMPT, greedy)) as other:
+                            await anext(other)
+                    with pytest.raises(EngineError, match="the model failed: division by zero"):
+                        async for _ in running:
+                            pass
+            assert len(await sample(engine, Sampling(max_tokens=2))) == 2
+
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
 
 
 def test_the_demo_model_needs_no_other_engine() -> None:

@@ -54,6 +54,10 @@ class Batching(Protocol):
         """Stop the thread and wait for its end."""
 
 
+def _failure(error: Exception) -> str:
+    return f"the model failed: {error}"
+
+
 class ModelThread(ABC):
     """A `Batching` that runs a model step by step while it has requests.
 
@@ -75,7 +79,11 @@ class ModelThread(ABC):
         def insert() -> None:
             request = self._requests.get(name)
             if request is not None and not request.is_finished:
-                self._insert(name, request, prompt, max_tokens)
+                try:
+                    self._insert(name, request, prompt, max_tokens)
+                except Exception as error:
+                    request.fail(_failure(error))  # it may not be among those that are closed
+                    raise
 
         self._commands.put(insert)
         return self.is_running
@@ -96,11 +104,14 @@ class ModelThread(ABC):
 
     def _run(self) -> None:
         self._open()
-        while self._take_commands():
+        is_open = True
+        while is_open:
             try:
-                self._step()
+                is_open = self._take_commands()
+                if is_open:
+                    self._step()
             except Exception as error:  # noqa: BLE001 - it would end the thread and all requests
-                self._close(f"the model failed: {error}")
+                self._close(_failure(error))
                 self._open()
         self._close("the engine was closed")
 
