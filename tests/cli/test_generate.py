@@ -243,7 +243,8 @@ def test_loading_is_shown_on_a_terminal_and_to_no_program(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
-    assert main(["generate", "demo", chat, "--max-tokens", "1"]) == 0
+    command = ["generate", "demo", chat, "--max-tokens", "1", "--engine", "transformers"]
+    assert main(command) == 0
     (folder,) = (tmp_path / "gpt-oss-harmony").iterdir()
     first, second, *bars, last = screen.getvalue().splitlines()
     assert first == "loading demo ..."
@@ -255,7 +256,7 @@ def test_loading_is_shown_on_a_terminal_and_to_no_program(
     assert logging.getLogger("gpt_oss_harmony.engines").handlers == []
     pipe = io.StringIO()
     monkeypatch.setattr("sys.stderr", pipe)
-    assert main(["generate", "demo", chat, "--max-tokens", "1"]) == 0
+    assert main(command) == 0
     assert pipe.getvalue() == ""
 
 

@@ -120,8 +120,12 @@ def request_models(model: type[RequestBody] = RequestBody) -> Iterator[type[Requ
 
 SCHEMAS: dict[str, Any] = create_app(TalkingEngine()).openapi()["components"]["schemas"]
 NEEDED: dict[str, dict[str, Any]] = {
+    "BatchBody": {
+        "input_file_id": "a", "endpoint": "/v1/responses", "completion_window": "24h",
+    },
     "ChatRequest": {"messages": [{"role": "user", "content": "a"}], "logprobs": True},
     "CompactionRequest": {"model": "m"},
+    "CompleteUpload": {"part_ids": ["a"]},
     "CompletionRequest": {"prompt": "a"},
     "CompletionUpdate": {"metadata": {}},
     "ContainerRequest": {"name": "a"},
@@ -135,10 +139,16 @@ NEEDED: dict[str, dict[str, Any]] = {
     "OllamaGenerateRequest": {"model": "m"},
     "ParseRequest": {"tokens": [1]},
     "TokenizeRequest": {"prompt": "a"},
-}
+    "UploadBody": {"filename": "a", "bytes": 1, "purpose": "user_data"},
+}  # fmt: skip
 """The fields that requests must have, and those that another field needs."""
 
-DEPENDENT = {("CompletionRequest", "best_of"), ("ParseRequest", "tokens"), ("ParseRequest", "text")}
+DEPENDENT = {
+    ("ChatRequest", "add_generation_prompt"),
+    ("CompletionRequest", "best_of"),
+    ("ParseRequest", "tokens"),
+    ("ParseRequest", "text"),
+}
 """Fields that are right or wrong by the values of others, which no schema of one field says."""
 
 LATER = {"functions", "structured_outputs"}
