@@ -15,7 +15,8 @@ from pydantic import Field
 
 from ..errors import ConversationError
 from .current_date import rfc_3339
-from .request_body import Metadata, RequestBody, RequestSettings
+from .files import FileExpiry
+from .request_body import Metadata, RequestBody
 
 MESSAGES_ENDPOINT = "/v1/messages"
 
@@ -26,13 +27,6 @@ _LONGEST_ID = 512  # characters
 _Request: TypeAlias = tuple[str, dict[str, Any]]
 
 
-class OutputExpiry(RequestSettings):
-    """How long the files of answers are kept."""
-
-    anchor: Literal["created_at"]
-    seconds: int = Field(ge=3600, le=2_592_000)
-
-
 class BatchBody(RequestBody):
     """A batch of OpenAI's API, whose requests are the lines of a file."""
 
@@ -40,7 +34,7 @@ class BatchBody(RequestBody):
     endpoint: Literal["/v1/chat/completions", "/v1/responses", "/v1/completions"]
     completion_window: Literal["24h"]
     metadata: Metadata | None = None
-    output_expires_after: OutputExpiry | None = None
+    output_expires_after: FileExpiry | None = None
 
 
 class MessagesBatchBody(RequestBody):
