@@ -36,16 +36,6 @@ def gguf_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="module")
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """One loop for engines that outlive their tests."""
-    loop = asyncio.new_event_loop()
-    yield loop
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
-
-
 class Engines(dict[str, Engine]):
     """Opens an engine when a test asks for it; a test of one that is not installed is skipped."""
 

@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
 from random import Random
@@ -29,16 +28,6 @@ ENCODING = load_harmony_encoding("HarmonyGptOss")
 TOLERANCE = 1e-4  # of log-probabilities
 PROMPTS = int(os.environ.get("HARMONY_TEST_TWIN_PROMPTS", "20"))
 """How many prompts of the demo model are compared; 500 take some minutes."""
-
-
-@pytest.fixture(scope="module")
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """One loop for the engine, which outlives its tests."""
-    loop = asyncio.new_event_loop()
-    yield loop
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
