@@ -114,6 +114,16 @@ def _no_query_in_the_event_loop(request: pytest.FixtureRequest) -> None:
     patch.setattr(Database, "errors_named", asked_in_a_thread)
 
 
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """One loop for the tests of a file, for what outlives each of them."""
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
 @pytest.fixture(scope="session")
 def demo() -> Iterator[Engine]:
     """The demo model, by NumPy; all tests of a worker share it."""

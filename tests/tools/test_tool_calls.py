@@ -130,14 +130,6 @@ class Calls:
         return answer
 
 
-@pytest.fixture(scope="module")
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    loop = asyncio.new_event_loop()
-    yield loop
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
-
-
 async def nowhere(host: str, port: int) -> Sequence[str]:
     """Resolve no host: what a model makes up must not leave this machine."""
     raise OSError("no name servers in tests")
