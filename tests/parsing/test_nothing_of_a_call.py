@@ -111,6 +111,21 @@ def test_no_two_tokens_make_a_call_shown() -> None:
         assert shown(read([*header, *tokens, CALL])) == "", ENCODING.decode(tokens)
 
 
+@pytest.mark.parametrize("ending", [[CALL], [END], [RETURN], []])
+def test_nothing_behind_a_stop_inside_a_call_is_an_answer(ending: list[int]) -> None:
+    """Two tokens where `<|call|>` ends the call, of which one is another; else one stop."""
+    chance = random.Random(ending[0] if ending else 0)
+    for header, body in calls(len(ending), 2 * examples(200)):
+        tokens = [*body]
+        for token in (
+            (CALL, chance.choice(SPECIAL)) if ending == [CALL] else (chance.choice((END, RETURN)),)
+        ):
+            tokens.insert(chance.randrange(len(tokens) + 1), token)
+        messages = read([*header, *tokens, *ending])
+        answers = [message for message in messages if message.channel != "analysis"]
+        assert shown(answers).strip() == "", ENCODING.decode([*header, *tokens, *ending])
+
+
 @pytest.mark.parametrize("code", ["print('{}')", 'print("{}")', "a = {}1", "{}a = 1", "a = 1{}"])
 @pytest.mark.parametrize("token", [START, END, RETURN, CHANNEL])
 def test_code_goes_on_until_its_call_ends(token: int, code: str) -> None:
@@ -152,6 +167,25 @@ def test_what_follows_code_is_read(behind: str) -> None:
     assert (code.recipient, code.text) == ("python", "a = 1")
     meant = ("functions.run", "{}") if behind.endswith("<|call|>") else (None, "Hi")
     assert (last.recipient, last.text) == meant
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The answer is 4.",
+        "42",
+        "72 (27 + 45)",
+        "- one\n- two",
+        "Yes: it's x == 4.",
+        "Import it first, then call `print(1)`.",
+        "```python\nprint(1)\n```",
+    ],
+)
+@pytest.mark.parametrize("ending", ["<|return|>", "<|end|>", ""])
+def test_an_answer_behind_whole_code_is_shown(answer: str, ending: str) -> None:
+    text = f'<|channel|>analysis to=python code<|message|>print("it\'s")\n<|end|>{answer}{ending}'
+    code, last = read(ENCODING.encode(text, allowed_special="all"))
+    assert (code.recipient, last.channel, last.text) == ("python", "final", answer)
 
 
 @pytest.mark.parametrize("rest", ["", "<|channel|>final<|message|>", "<|message|>", "<|start|>"])

@@ -39,7 +39,19 @@ from .state import (
 )
 
 _RECIPIENT = re.compile(r"\bto=([\w.-]+)")
-_STRING = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
+_STRING = re.compile(
+    r"(?P<three>\"{3}|'{3})(?:\\.|[^\\])*?(?P=three)"
+    r"|(?P<quote>['\"])(?:\\.|(?!(?P=quote))[^\\\n])*(?P=quote)",
+    re.DOTALL,
+)
+_UNFINISHED = re.compile(r"[-+*/%=,\\:&|<>]\s*\0|\0\s*[=,)\]}.:/%+]|\w\0[(\[]")
+"""Signs beside a stop (here ``\\0``) that stand neither at the end of code nor before an answer."""
+_STATEMENT = re.compile(
+    r"^[ \t]*(?:import \w|from \S+ import"
+    r"|(?:def|class|for|while|if|elif|else|with|try|except)\b.*:[ \t]*$"
+    r"|[A-Za-z_][\w.]*(?:\[[^\]\n]*\])*(?:\(|[ \t]*(?:[-+*/%|&]|//|\*\*)?=(?!=)))",
+    re.MULTILINE,
+)
 _LONGEST_LINE = 1000
 """Characters before a special token in code, which show whether it stands in a string."""
 _LONGEST_GAP = 8
@@ -101,16 +113,16 @@ def mend(parser: ParserState, ending: int) -> None:
 
 
 def after_cut_call(parser: ParserState) -> bool:
-    """Whether the last message is a call that ``<|call|>`` did not end, or inside its JSON."""
+    """Whether the last message is a call that may go on: only ``<|call|>`` behind JSON ends it."""
     last = parser.messages[-1] if parser.messages else None
     if last is None or last.author.role is not Role.ASSISTANT:
         return False
     was_call = last.recipient is not None and last.recipient not in ROLES
-    return was_call and (parser.last_stop != CALL or _is_open_json(last.text))
+    return was_call and (parser.last_stop != CALL or not _is_whole_json(last.text))
 
 
-def _is_open_json(text: str) -> bool:
-    return text.lstrip()[:1] in ("", "{", "[") and OpenJson().read(text).depth > 0
+def _is_whole_json(text: str) -> bool:
+    return text.lstrip()[:1] in ("{", "[") and OpenJson().read(text).depth <= 0
 
 
 def is_rest_of_call(parser: ParserState, ending: int, *headers: Header) -> bool:
@@ -179,6 +191,32 @@ def _end_in_open_call(parser: ParserState, _token: int) -> None:
     parser.holds_calls = False  # or tokens might wait again and again
     _give_up_call(parser)
     parser.end()
+
+
+def _end_in_open_code(parser: ParserState, token: int) -> None:
+    """End a call with code where the tokens end; code behind its first stop belongs to it."""
+    rest = parser.tokenizer.decode([one for one in parser.held if one < FIRST_SPECIAL])
+    if not _goes_on(parser.text, rest):
+        _end_in_open_call(parser, token)
+        return
+    stop = parser.held.pop() if parser.held[-1] in (END, RETURN) else NO_TOKEN
+    _go_on_with_call(parser)
+    parser.holds_calls = False
+    if stop != NO_TOKEN:
+        parser.take(stop)
+    parser.end()
+
+
+def _goes_on(code: str, rest: str) -> bool:
+    """Whether text behind a stop is the rest of code, not an answer that lost its header."""
+    if not rest.strip() or "```" in rest:
+        return False
+    signs = _STRING.sub("", code)
+    is_open = any(quote in signs for quote in "'\"") or any(
+        signs.count(begin) > signs.count(end) for begin, end in ("()", "[]", "{}")
+    )
+    is_cut = _UNFINISHED.search(f"{signs}\0{rest}") is not None
+    return is_open or is_cut or _STATEMENT.search(rest) is not None
 
 
 def _wait_in_code(parser: ParserState, token: int) -> None:
@@ -265,5 +303,5 @@ OPEN_CALL: Row = {
 OPEN_CODE: Row = {
     **dict.fromkeys(_WAITING, _wait_in_code),
     CALL: _end_open_code,
-    TokenKind.EOS: _end_in_open_call,
+    TokenKind.EOS: _end_in_open_code,
 }

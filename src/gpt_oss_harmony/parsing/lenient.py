@@ -60,8 +60,10 @@ def _close(parser: ParserState, token: int) -> None:
 def _end_body(parser: ParserState, token: int) -> None:
     """Take a stop token, or the start of a header, in a body: in an open call, wait."""
     waits = waits_in_call(parser)
-    if token != CHANNEL and waits is Phase.OPEN_CALL:
-        _release_role(parser)  # the word `assistant` is a part of the JSON
+    if waits is not None and (
+        token in (END, RETURN) or (token == START and waits is Phase.OPEN_CALL)
+    ):
+        _release_role(parser)  # the word `assistant` is a part of the call
     if parser.phase is Phase.BODY and parser.holds_calls and waits is not None:
         parser.phase = waits
         parser.expect_anything()
