@@ -112,7 +112,8 @@ def servers(port: Callable[[], int], transformers: str | None) -> Iterator[tuple
     threads = {"OMP_NUM_THREADS": str(THREADS), "OMP_WAIT_POLICY": "PASSIVE"}
     number = port()
     ours = [sys.executable, "-m", "gpt_oss_harmony", "serve", "demo", "--port", str(number)]
-    ours += ["--max-running", str(REQUESTS), "--threads", str(THREADS), "--database"]
+    ours += ["--engine", "transformers", "--max-running", str(REQUESTS)]
+    ours += ["--threads", str(THREADS), "--database"]
     yield Beside("ours", [*ours, "sqlite:////tmp/serving-benchmark.db"], "demo", threads), number
     if transformers is None:
         return

@@ -20,7 +20,12 @@ from gpt_oss_harmony import (
     load_harmony_encoding,
 )
 from gpt_oss_harmony.rendering.history import without_past_reasoning
-from gpt_oss_harmony.sampled_messages import SampledMessage, prompt_tokens, with_sampled_tokens
+from gpt_oss_harmony.sampled_messages import (
+    SampledMessage,
+    prompt_length,
+    prompt_tokens,
+    with_sampled_tokens,
+)
 from gpt_oss_harmony.tokens.special_tokens import CALL, END, RETURN
 from support.examples import examples
 from support.strategies import tokens_of
@@ -96,6 +101,8 @@ def test_text_cut_in_other_ways_stays_cut() -> None:
     cut = [*tokens_of("<|channel|>final<|message|>"), *tokens_of("4"), *tokens_of("2"), END]
     messages = ENCODING.parse_messages_from_completion_tokens(cut, Role.ASSISTANT)
     known = with_sampled_tokens(ENCODING, messages, cut, [len(cut)])
+    sampled = Conversation.from_messages(known)
+    assert prompt_length(ENCODING, sampled, GUIDE) == len(prompt_tokens(ENCODING, sampled, GUIDE))
     prompts = [
         prompt_tokens(ENCODING, Conversation.from_messages(said), GUIDE)
         for said in (known, messages)
@@ -108,6 +115,8 @@ def test_a_prompt_without_sampled_messages_is_rendered() -> None:
     conversation = Conversation.from_messages([USER])
     rendered = ENCODING.render_conversation_for_completion(conversation, Role.ASSISTANT, GUIDE)
     assert prompt_tokens(ENCODING, conversation, GUIDE) == rendered
+    counted = ENCODING.count_tokens_for_completion(conversation, Role.ASSISTANT, GUIDE)
+    assert counted == len(rendered)
 
 
 BODIES = st.lists(
@@ -237,5 +246,7 @@ def test_leaving_out_twice_changes_nothing(messages: list[Message]) -> None:
     once = without_past_reasoning(messages)
     assert without_past_reasoning(once) == once
     rule = RenderConversationConfig(reasoning_rule="by-turn", header_style="guide")
-    by_rule = prompt_tokens(ENCODING, Conversation.from_messages(messages), rule)
+    conversation = Conversation.from_messages(messages)
+    by_rule = prompt_tokens(ENCODING, conversation, rule)
+    assert prompt_length(ENCODING, conversation, rule) == len(by_rule)
     assert by_rule == prompt_tokens(ENCODING, Conversation.from_messages(once), GUIDE)

@@ -90,6 +90,20 @@ class HarmonyEncoding:
         tokens += self._renderer.next_turn(Role(next_turn_role), 0).tokens
         return tokens
 
+    def count_tokens_for_completion(
+        self,
+        conversation: Conversation,
+        next_turn_role: Role,
+        config: RenderConversationConfig | None = None,
+    ) -> int:
+        """Count the tokens of the prompt that `render_conversation_for_completion` returns.
+
+        This makes no list of them, which for a text of millions of tokens holds up other threads.
+        """
+        opening = self._renderer.next_turn(Role(next_turn_role), 0).tokens
+        rendered = self._rendered(conversation, config)[1]
+        return sum(len(message.tokens) for message in rendered) + len(opening)
+
     def _render_begun(
         self, conversation: Conversation, role: Role, config: RenderConversationConfig | None
     ) -> list[int]:

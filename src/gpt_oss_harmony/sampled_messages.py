@@ -22,6 +22,7 @@ from .tokens.tokenizer import ASSISTANT, id_array, special_positions
 __all__ = [
     "OPENING",
     "SampledMessage",
+    "prompt_length",
     "prompt_segments",
     "prompt_tokens",
     "sampled_stop",
@@ -153,6 +154,18 @@ def prompt_tokens(
         for segment in prompt_segments(encoding, conversation, config)
         for token in segment.tokens
     ]
+
+
+def prompt_length(
+    encoding: HarmonyEncoding,
+    conversation: Conversation,
+    config: RenderConversationConfig | None = None,
+) -> int:
+    """Count the tokens that `prompt_tokens` returns."""
+    if not any(isinstance(message, SampledMessage) for message in conversation.messages):
+        return encoding.count_tokens_for_completion(conversation, Role.ASSISTANT, config)
+    segments = prompt_segments(encoding, conversation, config)
+    return sum(len(segment.tokens) for segment in segments)
 
 
 def prompt_segments(

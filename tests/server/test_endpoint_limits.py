@@ -241,6 +241,7 @@ def test_what_a_key_s_requests_are_unpacked_to_is_limited(
     assert not services.decoded_bytes._held
 
 
+LONG = {"input": "hi " * 5_000}  # which is counted in a thread
 LARGE = json.dumps({"input": "x" * 100_000}).encode()
 
 
@@ -272,7 +273,7 @@ def test_work_of_clients_that_have_gone_is_not_begun(monkeypatch: pytest.MonkeyP
         path = "/responses/input_tokens"
         answers = list[httpx2.Response]()
         threads = [
-            threading.Thread(target=lambda: answers.append(client.post(path, json={"input": "hi"})))
+            threading.Thread(target=lambda: answers.append(client.post(path, json=LONG)))
             for _ in range(2)  # as many as an owner has
         ]
         for thread in threads:
@@ -287,7 +288,7 @@ def test_work_of_clients_that_have_gone_is_not_begun(monkeypatch: pytest.MonkeyP
         for thread in threads:
             thread.join(PATIENCE)
         assert [answer.status_code for answer in answers] == [200, 200]
-        assert client.post(path, json={"input": "hi"}).status_code == 200
+        assert client.post(path, json=LONG).status_code == 200
     assert len(begun) == 3
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpt_oss_harmony.apis.turn import TurnRequest
 from support.chat_server import TellingEngine
 from support.responses_server import (
     CALL,
@@ -304,6 +305,21 @@ def test_truncation_leaves_out_the_oldest_turns() -> None:
     assert prompt.count("noon") == prompt.count("Question") == len(kept)
     assert "# Tools" in prompt
     assert prompt.endswith("<|start|>user<|message|>The last?<|end|><|start|>assistant")
+
+
+def test_a_very_long_text_is_counted_without_a_list_of_its_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def rendered(turn: TurnRequest) -> list[int]:
+        raise AssertionError("the prompt was rendered")
+
+    text = "word " * 250_000
+    with serving() as client:
+        monkeypatch.setattr(TurnRequest, "prompt", rendered)
+        refused = client.post("/v1/responses", json={"input": text})
+        counted = client.post("/v1/responses/input_tokens", json={"input": text})
+    assert refused.json()["error"]["code"] == "context_length_exceeded"
+    assert f"the prompt has {counted.json()['input_tokens']} tokens" in refused.text
 
 
 def test_truncation_cannot_shorten_the_last_turn() -> None:

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from ..config import RenderConversationConfig
-from ..conversation.content import DeveloperContent, ReasoningEffort, SystemContent
+from ..conversation.content import (
+    DeveloperContent,
+    ReasoningEffort,
+    SystemContent,
+    TextContent,
+)
 from ..conversation.json_field import JsonField, noting, unread_in
 from ..conversation.messages import Conversation, declared_tools, is_answer
 from ..conversation.tool_choice import ToolChoice
@@ -25,7 +30,7 @@ from ..engines.engine import Sampling
 from ..errors import ConversationError, wrong_type
 from ..rendering.history import without_past_reasoning
 from ..rendering.renderer import Segment
-from ..sampled_messages import OPENING, prompt_segments, prompt_tokens
+from ..sampled_messages import OPENING, prompt_length, prompt_segments, prompt_tokens
 from .conversation_builder import RequestedFormat
 from .items import ItemRules
 from .requested_answer import requested_reasoning_tokens, shows_reasoning
@@ -103,6 +108,19 @@ class TurnRequest:
             return [token for segment in self.segments() for token in segment.tokens]
         encoding = load_harmony_encoding("HarmonyGptOss")
         return prompt_tokens(encoding, self.conversation, RENDERING)  # the same, but faster
+
+    def prompt_length(self) -> int:
+        """Count the tokens of the prompt; a very long one is quicker to count than to render."""
+        if self.continues:
+            return len(self.prompt())
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        return prompt_length(encoding, self.conversation, RENDERING)
+
+    @property
+    def text_length(self) -> int:
+        """The characters of the messages, without tools."""
+        contents = (item for message in self.conversation.messages for item in message.content)
+        return sum(len(item.text) for item in contents if isinstance(item, TextContent))
 
     def segments(self) -> list[Segment]:
         """Render the prompt as segments."""

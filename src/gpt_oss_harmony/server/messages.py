@@ -22,7 +22,7 @@ from .http.errors import MESSAGES_ERRORS, ApiError
 from .http.server_sent_events import json_or_stream
 from .limited_route import LimitedRoute
 from .logs import ANSWER_IDS
-from .preparation import PreparedTurn, constraint_headers, prepare_turn, prepared_turn
+from .preparation import constraint_headers, counted_turn, prepared_turn
 from .services import Services, services_of
 from .store import MessageThread, NotFoundError, new_id
 
@@ -137,14 +137,14 @@ async def count_message_tokens(
     services.check_model(body.model)
     read = await _reading(services, caller, body)
 
-    def prepare() -> PreparedTurn:
+    def count() -> tuple[int, dict[str, str]]:
         turn = read()
         services.unknown_fields.check_turn(MessagesRequest, turn, caller.owner)
-        return prepare_turn(turn)
+        return counted_turn(turn)
 
-    prepared = await services.pools.encoding.run(caller.owner, prepare)
-    response.headers.update(constraint_headers(prepared))
-    tokens = len(prepared.prompt)
+    pool = services.pools.encoding
+    tokens, headers = count() if body.is_short_chat else await pool.run(caller.owner, count)
+    response.headers.update(headers)
     caller.usage.tokens += tokens
     return {"input_tokens": tokens}
 

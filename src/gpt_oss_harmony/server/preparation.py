@@ -14,11 +14,13 @@ from urllib.parse import quote
 from ..apis.constraint import compiled_constraint
 from ..apis.request_body import SamplingFields
 from ..apis.turn import TurnRequest
-from ..engines.engine import Sampling
+from ..engines.engine import ContextLengthError, Sampling
 from ..grammar import GrammarError
 from .services import Services
 from .unknown_fields import IGNORED_HEADER, shown_fields
 
+_LONG_TEXT = 1_000_000
+"""Characters; few texts of this length fit into a context."""
 _SHOWN_POINTERS = 20
 _HEADER_LIMIT = 2_000
 
@@ -36,13 +38,23 @@ class PreparedTurn(NamedTuple):
     ignored: tuple[str, ...] = ()
 
 
-def prepare_turn(request: TurnRequest) -> PreparedTurn:
+def prepare_turn(request: TurnRequest, context_length: int | None = None) -> PreparedTurn:
     """Render the prompt; the sampling settings have no grammar yet.
 
     This takes less than a millisecond for a short chat (`SamplingFields.is_short_chat`). Anything
-    else may take a while; render it in a thread. Raises `ConversationError`.
+    else may take a while; render it in a thread. Raises `ConversationError`, and
+    `ContextLengthError` for a very long text that does not fit into `context_length` tokens: a list
+    of millions of tokens would hold up other threads.
     """
+    if context_length is not None and request.text_length > _LONG_TEXT:
+        ContextLengthError.check(request.prompt_length(), context_length)
     return PreparedTurn(request.prompt(), request.sampling, ignored=request.unread)
+
+
+def counted_turn(request: TurnRequest) -> tuple[int, dict[str, str]]:
+    """Count the tokens of a prompt; return also the headers that name ignored fields."""
+    ignored = PreparedTurn([], request.sampling, ignored=request.unread)
+    return request.prompt_length(), constraint_headers(ignored)
 
 
 async def with_grammar(
@@ -88,7 +100,7 @@ async def prepared_turn(
 
     def prepare() -> tuple[TurnRequest, PreparedTurn]:
         request = read()
-        return request, prepare_turn(request)
+        return request, prepare_turn(request, services.context_length)
 
     with services.metrics.preparation.time():
         pool = services.pools.encoding

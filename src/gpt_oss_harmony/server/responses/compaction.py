@@ -260,7 +260,7 @@ def prompt_counter(
         turn = turn_of_response(
             empty, items, date=history.date, decrypt=decrypt, built_in=services.built_in
         )
-        return len(prepare_turn(turn).prompt)
+        return turn.prompt_length()
 
     return count
 

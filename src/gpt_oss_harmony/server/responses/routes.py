@@ -15,7 +15,7 @@ from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, json_or_stream
 from ..limited_route import LimitedRoute, in_pool, written
-from ..preparation import PreparedTurn, constraint_headers, prepare_turn
+from ..preparation import constraint_headers, counted_turn
 from ..repeated_requests import IdempotencyKey
 from ..services import services_of
 from ..store import ClaimedError, Order
@@ -86,12 +86,13 @@ async def count_input_tokens(
     services = services_of(request)
     body = await services.file_texts.of_response(caller.owner, body)
 
-    def prepare() -> PreparedTurn:
-        return prepare_turn(planned_turn(services, caller.owner, body))
+    def count() -> tuple[int, dict[str, str]]:
+        return counted_turn(planned_turn(services, caller.owner, body))
 
-    prepared = await in_pool(request, services.pools.encoding, caller.owner, prepare)
-    response.headers.update(constraint_headers(prepared))
-    tokens = len(prepared.prompt)
+    pool = services.pools.encoding
+    is_quick = body.is_short_chat
+    tokens, headers = count() if is_quick else await in_pool(request, pool, caller.owner, count)
+    response.headers.update(headers)
     caller.usage.tokens += tokens
     return {"object": "response.input_tokens", "input_tokens": tokens}
 

@@ -31,8 +31,9 @@ def truncated_turn(
     there is no room for a token.
     """
     limit = services.context_length
-    prepared = prepared or prepare_turn(turn)
-    if request.truncation == "auto":
+    is_cut = request.truncation == "auto"
+    prepared = prepared or prepare_turn(turn, None if is_cut else limit)
+    if is_cut:
         room = min(turn.sampling.max_tokens or limit, limit // _OUTPUT_SHARE)
         excess = len(prepared.prompt) + room - limit
         if excess > 0:
