@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import anthropic
@@ -15,7 +16,8 @@ import pytest
 
 from gpt_oss_harmony.apis.batches import Batch, BatchBodyError, read_batch_file
 from gpt_oss_harmony.server import Settings
-from gpt_oss_harmony.server.store import BatchResult, Store
+from gpt_oss_harmony.server import batches as batches_of_server
+from gpt_oss_harmony.server.store import Batches, BatchResult, Store, StoreError, tables
 from support.chat_server import FINAL
 from support.scripted_engine import ScriptedEngine
 from support.served import PATIENCE, serving
@@ -213,12 +215,60 @@ def test_a_batch_ends_once(store: Store) -> None:
         deadline=100, expires_at=None, total=1, metadata={}, state={},
     )  # fmt: skip
     store.batches.add(batch, [("a", {"input": "hi"})])
+    store.batches.answer("batch_1", "", BatchResult(0, 200, {}))
     store.batches.finish(replace(batch, status="cancelled", state={"counts": [1, 0]}), [])
     store.batches.finish(replace(batch, status="cancelled", state={"counts": [0, 0]}), [])
     store.batches.answer("batch_1", "", BatchResult(0, 200, {}))
     assert store.batches.open("batch_1", "") == []
     assert store.batches.counts("batch_1", "").total() == 0
     assert store.batches.get("batch_1", "").state == {"counts": [1, 0]}
+
+
+def test_an_answer_at_the_end_of_a_batch_is_counted_and_sent(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that was cancelled may still store the answer that it had."""
+    batch = Batch(
+        id="batch_1", owner="", endpoint="/v1/responses", status="cancelling", created_at=1,
+        deadline=100, expires_at=None, total=2, metadata={}, state={"seconds": None},
+    )  # fmt: skip
+    answer = {"request_id": "req_1", "body": {}}
+    store.batches.add(batch, [("a", {}), ("b", {})])
+    store.batches.answer("batch_1", "", BatchResult(0, 200, answer))
+    read = Batches.results
+
+    def read_late(rows: Batches, *arguments: Any) -> Any:
+        found = read(rows, *arguments)
+        with suppress(StoreError):  # it comes once
+            rows.answer("batch_1", "", BatchResult(1, 200, answer))
+        return found
+
+    monkeypatch.setattr(Batches, "results", read_late)
+    ends = [batches_of_server._finish(store, batch, "cancelled", Settings()) for _ in range(2)]
+    assert ends == [False, True]
+    state = store.batches.get("batch_1", "").state
+    (file,) = store.uploads.page("", after=None, limit=9, order="asc", purpose=None).items
+    assert state["counts"] == [2, 0]
+    assert len(store.uploads.data(file.id, "").splitlines()) == 2
+
+
+def test_results_are_read_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All requests of a batch are one column: they are read once, not for each page."""
+    loaded: list[str] = []
+
+    def loads(text: str) -> Any:
+        loaded.append(text)
+        return json.loads(text)
+
+    asked = requests(*"abcdefghij")
+    with serving(ScriptedEngine(*[FINAL] * 10)) as root, clients(root) as (_, client):
+        batch = client.messages.batches.create(requests=asked)
+        ended(client, batch.id)
+        monkeypatch.setattr("gpt_oss_harmony.server.batches._PAGE", 3, raising=False)
+        monkeypatch.setattr(tables, "json", SimpleNamespace(loads=loads))
+        found = [each.custom_id for each in client.messages.batches.results(batch.id)]
+    assert found == [each["custom_id"] for each in asked]
+    assert sum('"a"' in text and '"j"' in text for text in loaded) == 1
 
 
 def test_the_lines_of_a_file_have_limits() -> None:

@@ -7,7 +7,10 @@ import base64
 import copy
 import hashlib
 import json
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, cast
 
 import httpx2
@@ -18,11 +21,12 @@ from openai import OpenAI
 from gpt_oss_harmony.server import Settings
 from gpt_oss_harmony.server.fair_turns import FairPool
 from gpt_oss_harmony.server.file_texts import FileTexts
-from gpt_oss_harmony.server.store import UploadedFile
+from gpt_oss_harmony.server.store import Store, UploadedFile
 from gpt_oss_harmony.server.tools.conversation_tools import ConversationTools
 from gpt_oss_harmony.tools.python.python_tool import PythonTool
 from gpt_oss_harmony.tools.python.session import PythonSession
 from support.hostile_pages import pdf
+from support.scripted_engine import ScriptedEngine
 from support.served import PATIENCE, sdk, serving
 from support.server_tools import PretendedPython, RoomyEngine, _Memory, answer, compute
 
@@ -427,6 +431,8 @@ def test_a_file_in_parts(client: OpenAI) -> None:
     md5 = hashlib.md5(TABLE, usedforsecurity=False).hexdigest()
     done = client.uploads.complete(upload.id, part_ids=[first, last], md5=md5)
     assert done.file is not None
+    again = client.uploads.complete(upload.id, part_ids=[first, last], md5=md5)
+    assert again == done  # the first answer may have been lost
     assert (done.status, done.file.filename) == ("completed", "table.csv")
     assert client.files.content(done.file.id).content == TABLE
     assert client.files.retrieve(done.file.id).expires_at == upload.created_at + 3600
@@ -442,6 +448,10 @@ def test_a_file_in_parts(client: OpenAI) -> None:
     assert whole.file is not None
     assert client.files.content(whole.file.id).content == TABLE
 
+    client.files.delete(done.file.id)
+    with pytest.raises(openai.NotFoundError, match="there is no file"):
+        client.uploads.complete(upload.id, part_ids=[first, last])
+
     other = begun()
     part(other.id, b"a")
     assert client.uploads.cancel(other.id).status == "cancelled"
@@ -451,6 +461,28 @@ def test_a_file_in_parts(client: OpenAI) -> None:
         begun(filename="..")
     with pytest.raises(openai.BadRequestError, match="less than or equal to 268435456"):
         begun(bytes=2**40)
+
+
+def test_no_part_is_added_while_its_upload_ends(tmp_path: Path) -> None:
+    """The server looks whether the upload is over in the transaction that stores the part."""
+    database = f"sqlite:///{tmp_path / 'store.db'}"
+    with (
+        serving(ScriptedEngine(), Settings(database=database)) as root,
+        OpenAI(base_url=root, api_key="none", max_retries=0) as client,
+        ThreadPoolExecutor() as threads,
+        Store(database) as store,
+    ):
+        upload = client.uploads.create(
+            filename="a.txt", purpose="user_data", bytes=1, mime_type="text/plain"
+        )
+        with store._database.writing():
+            adding = threads.submit(client.uploads.parts.create, upload.id, data=b"a")
+            time.sleep(0.5)  # it waits for this transaction
+            assert not adding.done()
+            store.partial_uploads.end(upload.id, "", None, (), None)
+        with pytest.raises(openai.BadRequestError, match="is cancelled; create another one"):
+            adding.result()
+        assert "files" not in store.owned.count("")
 
 
 def test_parts_belong_to_their_owner(url: str, client: OpenAI) -> None:

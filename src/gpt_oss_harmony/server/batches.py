@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -57,6 +57,7 @@ from .store import (
 _LOG = logging.getLogger(__name__)
 
 _DAY = 24 * 60 * 60
+_PAGE = 500  # answers that are read at a time
 _LONGEST_WAIT = 30.0  # seconds before a refused request is tried again
 _SERVER = "the server"  # whose turn it is, beside owners; that of clients without a key is empty
 
@@ -141,7 +142,8 @@ class BatchRunner:
             finally:
                 await cancel_all(*workers)
         settings = self._services.settings
-        await store.run(batch.owner, _finish, batch, end or "completed", settings)
+        while not await store.run(batch.owner, _finish, batch, end or "completed", settings):
+            _LOG.debug("an answer of the batch %s came at its end; it is ended again", batch.id)
 
     async def _answer(
         self, batch: Batch, caller: Caller, waiting: Iterator[tuple[int, BatchRequest]]
@@ -169,16 +171,21 @@ class BatchRunner:
                 await self._services.store.batches.answer(batch.id, batch.owner, result)
 
 
-def _answers(rows: Store, batch: Batch, start: int) -> list[tuple[str, BatchAnswer | None]]:
-    """Read some answers in the order of the requests; None for a request without one."""
-    return [
-        (name, None if result is None else BatchAnswer(result.status, **result.answer))
-        for name, result in rows.batches.results(batch.id, batch.owner, start)
-    ]
+def _answers(rows: Store, batch: Batch, places: range) -> list[BatchAnswer | None]:
+    """Read the answers to the requests at some positions; None for a request without one."""
+    found = map(rows.batches.results(batch.id, batch.owner, places).get, places)
+    return [None if one is None else BatchAnswer(one.status, **one.answer) for one in found]
 
 
-def _finish(rows: Store, batch: Batch, end: str, settings: Settings) -> None:
-    """Store the end of a batch, with its files in OpenAI's API."""
+def _pages(names: Sequence[str]) -> Iterator[tuple[Sequence[str], range]]:
+    """Split the requests with these names into pages, each with its positions."""
+    for start in range(0, len(names), _PAGE):
+        page = names[start : start + _PAGE]
+        yield page, range(start, start + len(page))
+
+
+def _finish(rows: Store, batch: Batch, end: str, settings: Settings) -> bool:
+    """Store the end of a batch, with its files in OpenAI's API; return False to try it again."""
     now, counts = int(time.time()), rows.batches.counts(batch.id, batch.owner)
     state = {**batch.state, f"{end}_at": now, "counts": (counts[True], counts[False])}
     files: list[tuple[UploadedFile, bytes]] | None = None
@@ -186,12 +193,11 @@ def _finish(rows: Store, batch: Batch, end: str, settings: Settings) -> None:
         files, seconds = [], batch.state["seconds"]
         expires_at = settings.expires_at(now) if seconds is None else now + seconds
         lines: dict[str, list[str]] = {"output": [], "error": []}
-        place = 0
-        while found := _answers(rows, batch, place):
-            for name, answer in found:
-                place += 1
+        for names, places in _pages(rows.batches.names(batch.id, batch.owner)):
+            found = _answers(rows, batch, places)
+            for place, name, answer in zip(places, names, found, strict=True):
                 kind = "output" if answer is not None and answer.status == 200 else "error"
-                line = batch_line(f"{batch.id}_{place}", name, answer, end)
+                line = batch_line(f"{batch.id}_{place + 1}", name, answer, end)
                 lines[kind].append(f"{json_text(line)}\n")
         for kind, data in ((kind, "".join(each).encode()) for kind, each in lines.items() if each):
             file = UploadedFile(
@@ -206,7 +212,7 @@ def _finish(rows: Store, batch: Batch, end: str, settings: Settings) -> None:
             )
             files.append((file, data))
             state[f"{kind}_file_id"] = file.id
-    rows.batches.finish(replace(batch, status=end, state=state), files)
+    return rows.batches.finish(replace(batch, status=end, state=state), files)
 
 
 # Routes
@@ -367,11 +373,12 @@ async def results(
     services = services_of(request)
     batch = await _ended(request, batch_id, caller.owner)
 
+    all_names = await services.store.batches.names(batch.id, batch.owner)
+
     async def lines() -> AsyncGenerator[bytes, None]:
-        start = 0
-        while found := await services.store.run(batch.owner, _answers, batch, start):
-            start += len(found)
-            for name, answer in found:
+        for names, places in _pages(all_names):
+            found = await services.store.run(batch.owner, _answers, batch, places)
+            for name, answer in zip(names, found, strict=True):
                 yield f"{json_text(messages_batch_line(name, answer, batch.status))}\n".encode()
 
     return StreamingResponse(lines(), media_type="application/x-jsonl")

@@ -34,7 +34,7 @@ from .http.json import ListPage, list_json
 from .limited_route import LimitedRoute
 from .repeated_requests import IdempotencyKey, stored_once
 from .services import services_of
-from .store import Order, Store, UploadedFile, new_id, purpose_of_parts
+from .store import Order, Store, UploadedFile, new_id
 
 router = APIRouter(prefix="/v1/files", tags=["Files"], route_class=LimitedRoute)
 
@@ -176,6 +176,7 @@ async def create_upload(
     services, now = services_of(request), int(time.time())
     name, expiry = plain_name(body.filename, "filename"), body.expires_after
     file = {
+        "id": new_id("file-"),
         "purpose": body.purpose,
         "filename": name,
         "size": body.bytes,
@@ -183,7 +184,7 @@ async def create_upload(
         "expires_at": services.settings.expires_at(now) if expiry is None else now + expiry.seconds,
     }
     upload = PartialUpload(new_id("upload"), caller.owner, now, now + _HOUR, "pending", file)
-    await services.store.run(caller.owner, lambda rows: rows.partial_uploads.add(upload))
+    await services.store.partial_uploads.add(upload)
     return upload_json(upload)
 
 
@@ -194,14 +195,8 @@ async def add_part(
     """Upload a part; parts may come in any order, also at the same time."""
     owner, now, part = caller.owner, int(time.time()), await data.read()
 
-    def store(rows: Store) -> str:
-        upload = rows.partial_uploads.get(upload_id, owner)
-        id, purpose = new_id("part"), purpose_of_parts(upload)
-        file = UploadedFile(id, owner, None, purpose, id, len(part), now, upload.expires_at)
-        rows.uploads.add(file, part)
-        return id
-
-    id = await services_of(request).store.run(owner, store)
+    id, store = new_id("part"), services_of(request).store
+    await store.partial_uploads.add_part(upload_id, owner, id, now, part)
     return {"id": id, "object": "upload.part", "created_at": now, "upload_id": upload_id}
 
 
@@ -209,16 +204,9 @@ async def add_part(
 async def complete_upload(
     upload_id: str, body: CompleteUpload, request: Request, caller: AuthenticatedCaller
 ) -> dict[str, Any]:
-    """Make the file of the parts."""
-    owner = caller.owner
-
-    def complete(rows: Store) -> dict[str, Any]:
-        about = rows.partial_uploads.get(upload_id, owner).file
-        file = UploadedFile(id=new_id("file-"), owner=owner, container_id=None, **about)
-        ended = rows.partial_uploads.end(upload_id, owner, file, body.part_ids, body.md5)
-        return upload_json(ended, file)
-
-    return await services_of(request).store.run(owner, complete)
+    """Make the file of the parts; once it is made, return it again."""
+    uploads = services_of(request).store.partial_uploads
+    return upload_json(*await uploads.complete(upload_id, caller.owner, body.part_ids, body.md5))
 
 
 @uploads_router.post("/{upload_id}/cancel")
@@ -226,8 +214,5 @@ async def cancel_upload(
     upload_id: str, request: Request, caller: AuthenticatedCaller
 ) -> dict[str, Any]:
     """End an upload without a file."""
-    owner = caller.owner
-    cancelling = services_of(request).store.run(
-        owner, lambda rows: rows.partial_uploads.end(upload_id, owner, None, (), None)
-    )
-    return upload_json(await cancelling)
+    uploads = services_of(request).store.partial_uploads
+    return upload_json(await uploads.end(upload_id, caller.owner))

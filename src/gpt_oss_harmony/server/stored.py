@@ -19,6 +19,7 @@ from .store import (
     Containers,
     Conversations,
     MessageThreads,
+    PartialUploads,
     Responses,
     Store,
     StoredCompletions,
@@ -99,12 +100,20 @@ class _Uploads(_Turns[Uploads]):
     delete = _in_turn(Uploads.delete)
 
 
+class _PartialUploads(_Turns[PartialUploads]):
+    add = _in_turn(PartialUploads.add)
+    add_part = _in_turn(PartialUploads.add_part)
+    complete = _in_turn(PartialUploads.complete)
+    end = _in_turn(PartialUploads.end)
+
+
 class _Batches(_Turns[Batches]):
     page = _in_turn(Batches.page)
     get = _in_turn(Batches.get)
     open = _in_turn(Batches.open)
     answer = _in_turn(Batches.answer)
     counts = _in_turn(Batches.counts)
+    names = _in_turn(Batches.names)
     cancel = _in_turn(Batches.cancel)
     delete = _in_turn(Batches.delete)
 
@@ -139,6 +148,7 @@ class AsyncStore:
         self.completions = _Completions(store.completions, pool)
         self.threads = _Threads(store.threads, pool)
         self.uploads = _Uploads(store.uploads, pool)
+        self.partial_uploads = _PartialUploads(store.partial_uploads, pool)
         self.containers = _Containers(store.containers, pool)
         self.files = _Files(store.files, pool)
         self.batches = _Batches(store.batches, pool)

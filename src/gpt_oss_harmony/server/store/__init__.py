@@ -35,7 +35,7 @@ from .errors import (
     StoreVersionError,
     UploadError,
 )
-from .files import PartialUploads, Uploads, purpose_of_parts
+from .files import PartialUploads, Uploads
 from .keys import Claim, Claims, KeyLimits, KeyRecord, KeyRequest, KeyRequests, Keys
 from .message_threads import MessageThread, MessageThreads
 from .owned_data import OwnedData, OwnedRow
@@ -95,5 +95,4 @@ __all__ = [
     "Uploads",
     "database_name",
     "new_id",
-    "purpose_of_parts",
 ]

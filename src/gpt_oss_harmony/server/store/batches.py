@@ -26,7 +26,6 @@ BatchRequest: TypeAlias = tuple[str, dict[str, Any]]
 """The client's id of a request, and its body."""
 
 _RUNNING = ("in_progress", "cancelling")
-_PAGE = 500  # results that are read at a time
 
 
 @dataclass(frozen=True)
@@ -116,18 +115,22 @@ class Batches(DescribedRows[Batch]):
                 connection.execute(insert(batch_results).values(**values))
                 self._quota.note(connection, owner, size_of(result.answer), rows=1)
 
-    def results(self, id: str, owner: str, start: int) -> list[tuple[str, BatchResult | None]]:
-        """Read some answers from a position on, with the clients' ids; empty behind the last."""
-        table, end = batch_results, start + _PAGE
-        wanted = (table.c.batch_id == id, table.c.position >= start, table.c.position < end)
-        columns = (table.c.position, table.c.status, table.c.answer)
+    def names(self, id: str, owner: str) -> list[str]:
+        """Read the clients' ids of all requests. All requests are read for it: ask once."""
         query = self._visible(owner).where(batches.c.id == id)
         with self._database.reading() as connection:
             requests = connection.execute(query.with_only_columns(batches.c.requests)).scalar()
-            rows = connection.execute(select(*columns).where(*wanted)).all()
-        found = {row.position: BatchResult(**row._mapping) for row in rows}
-        names = [name for name, _ in requests or ()][start:end]
-        return [(name, found.get(place)) for place, name in enumerate(names, start)]
+        return [name for name, _ in requests or ()]
+
+    def results(self, id: str, owner: str, places: range) -> dict[int, BatchResult]:
+        """Read the answers to the requests at some positions, by position."""
+        table, place = batch_results, batch_results.c.position
+        wanted = (table.c.batch_id == id, place >= places.start, place < places.stop)
+        query = select(place, table.c.status, table.c.answer).where(*wanted)
+        with self._database.reading() as connection:
+            self.read(connection, id, owner)
+            rows = connection.execute(query).all()
+        return {row.position: BatchResult(**row._mapping) for row in rows}
 
     def cancel(self, id: str, owner: str) -> Batch:
         """Let the server that works on a batch end it; return it."""
@@ -141,19 +144,28 @@ class Batches(DescribedRows[Batch]):
                 connection.execute(change.values(status=batch.status, state=state))
         return batch
 
-    def finish(self, batch: Batch, files: Sequence[tuple[UploadedFile, bytes]] | None) -> None:
-        """Store the end of a batch; `files` have its answers in place of the batch itself."""
+    def finish(self, batch: Batch, files: Sequence[tuple[UploadedFile, bytes]] | None) -> bool:
+        """Store the end of a batch; `files` have its answers in place of the batch itself.
+
+        Return False, and store nothing, if there are other answers than its `counts`: one came
+        while these were read.
+        """
         which = (batches.c.id == batch.id) & batches.c.status.in_(_RUNNING)
+        of_batch = batch_results.c.batch_id == batch.id
+        number = select(func.count()).select_from(batch_results).where(of_batch)
         with changing_files(self._database, batch.owner) as connection:
-            requests = connection.execute(select(batches.c.requests).where(which)).scalar()
+            query = select(batches.c.requests).where(which).with_for_update()
+            requests = connection.execute(query).scalar()
             if requests is None:  # it was deleted, or has ended: its answers are no longer here
-                return
+                return True
+            if connection.execute(number).scalar_one() != sum(batch.state["counts"]):
+                return False
             left: list[BatchRequest] = [(name, {}) for name, _ in requests] if files is None else []
             change = {"status": batch.status, "state": batch.state, "requests": left}
             connection.execute(update(batches).where(which).values(**change, server_id=None))
             if files is not None:
-                of_batch = batch_results.c.batch_id == batch.id
                 connection.execute(delete(batch_results).where(of_batch))
             for file, data in files or ():
                 insert_file(connection, file, data)
                 self._quota.note(connection, batch.owner, len(data), rows=2)
+        return True

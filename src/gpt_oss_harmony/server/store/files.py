@@ -171,13 +171,6 @@ class Uploads(OwnedRows[UploadedFile]):
         return super()._visible(owner).where(files.c.container_id.is_(None), ~is_part)
 
 
-def purpose_of_parts(upload: PartialUpload) -> str:
-    """Return the purpose of its parts, which are files. Raises `UploadError` if it is over."""
-    if upload.status != "pending":
-        raise UploadError(f"the upload {upload.id!r} is {upload.status}; create another one")
-    return f"{_PART}{upload.id}"
-
-
 class PartialUploads(OwnedRows[PartialUpload]):
     """The uploads in parts of a database; `Store` makes it."""
 
@@ -190,16 +183,54 @@ class PartialUploads(OwnedRows[PartialUpload]):
         with self._quota.adding(upload.owner, 0, rows=1), self._database.writing() as connection:
             connection.execute(insert(uploads).values(**vars(upload)))
 
-    def end(
-        self, id: str, owner: str, file: UploadedFile | None, parts: Sequence[str], md5: str | None
-    ) -> PartialUpload:
-        """Make the file of an upload from its parts in this order; without a file, cancel it.
+    def add_part(self, id: str, owner: str, part: str, now: int, data: bytes) -> None:
+        """Store a part, which is a file with the id `part`. Raises `UploadError` if it is over."""
+        adding = self._quota.adding(owner, len(data), rows=2)
+        with adding, changing_files(self._database, owner) as connection:
+            upload = self._pending(connection, id, owner)
+            purpose, end = f"{_PART}{id}", upload.expires_at
+            file = UploadedFile(part, owner, None, purpose, part, len(data), now, end)
+            insert_file(connection, file, data)
 
-        The parts are deleted. Raises `UploadError`, also for bytes that are not those of `md5`.
+    def _pending(self, connection: Connection, id: str, owner: str) -> PartialUpload:
+        upload = self.read(connection, id, owner, to_write=True)
+        if upload.status != "pending":
+            raise UploadError(f"the upload {id!r} is {upload.status}; create another one")
+        return upload
+
+    def complete(
+        self, id: str, owner: str, parts: Sequence[str], md5: str | None
+    ) -> tuple[PartialUpload, UploadedFile]:
+        """Make the file of an upload from its parts in this order; of one that has it, return it.
+
+        Raises `UploadError`, also for bytes that are not those of `md5`.
         """
         with changing_files(self._database, owner) as connection:
             upload = self.read(connection, id, owner, to_write=True)
-            are_parts = (files.c.owner == owner, files.c.purpose == purpose_of_parts(upload))
+            file = UploadedFile(owner=owner, container_id=None, **upload.file)
+            if upload.status != "completed":
+                upload = self.end(id, owner, file, parts, md5)
+            elif (
+                connection.execute(select(files.c.id).where(files.c.id == file.id)).first() is None
+            ):
+                raise NotFoundError("file", file.id)
+        return upload, file
+
+    def end(
+        self,
+        id: str,
+        owner: str,
+        file: UploadedFile | None = None,
+        parts: Sequence[str] = (),
+        md5: str | None = None,
+    ) -> PartialUpload:
+        """Make the file of an upload from its parts; without a file, cancel it. Delete the parts.
+
+        Raises `UploadError`.
+        """
+        with changing_files(self._database, owner) as connection:
+            upload = self._pending(connection, id, owner)
+            are_parts = (files.c.owner == owner, files.c.purpose == f"{_PART}{id}")
             columns = (files.c.id, files.c.hash, files.c.size)
             found = {row.id: row for row in connection.execute(select(*columns).where(*are_parts))}
             if file is not None:
