@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import pytest
 from anthropic.types.beta import BetaMemoryTool20250818Command
@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from gpt_oss_harmony import ConversationError
 from gpt_oss_harmony.apis import ResponsesRequest, turn_of_response
 from gpt_oss_harmony.apis.client_tools import CLIENT_TOOLS, MESSAGES_TOOLS, call_field
+from gpt_oss_harmony.apis.requested_tools import RequestedTools
 from support.responses_server import create, serving
 from support.scripted_engine import ENCODING
 
@@ -210,3 +211,26 @@ def test_each_editor_inserts_the_field_of_its_version() -> None:
     assert "insert_text" not in (old.parameters or {})["properties"]
     assert "insert puts insert_text after" in new.description
     assert "insert_text" in (new.parameters or {})["properties"]
+
+
+def test_tools_that_items_repeat_are_found_without_reading_the_others() -> None:
+    """A conversation may have 100,000 items, each of which declares its tools."""
+    read = 0
+
+    class Counted:
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        @property
+        def name(self) -> str:
+            nonlocal read
+            read += 1
+            return self._name
+
+    requested = RequestedTools()
+    for number in range(300):
+        requested.add("functions", None, cast("Any", Counted(f"a.{number % 100}")))
+    assert read <= 600
+    assert requested.recipient("a.9") == "functions.a.9"
+    assert read <= 600
+    assert len(requested.recipients) == 100

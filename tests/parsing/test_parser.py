@@ -622,7 +622,7 @@ def test_properties_cannot_be_set(name: str) -> None:
 
 
 def test_the_surface_is_what_is_documented() -> None:
-    methods = {"process", "process_many", "process_eos"}
+    methods = {"process", "process_many", "process_begun", "process_eos"}
     assert {n for n in dir(StreamableParser) if not n.startswith("_")} == {*PROPERTIES, *methods}
 
 

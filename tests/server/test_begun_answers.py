@@ -15,6 +15,7 @@ from gpt_oss_harmony import Role
 from gpt_oss_harmony.apis import ChatRequest, MessagesRequest, TurnReader, turn_of_messages
 from gpt_oss_harmony.apis.chat.request import turn_of_chat
 from gpt_oss_harmony.apis.constraint import compiled_constraint
+from gpt_oss_harmony.apis.items import ItemEnded
 from gpt_oss_harmony.grammar import find_mismatch
 from support.chat_server import NOW
 from support.scripted_engine import ENCODING, ScriptedEngine
@@ -156,6 +157,20 @@ def test_the_message_has_the_beginning_and_the_events_have_not(begun: str, stop:
     *_, ended, _ = [event for token in tokens for event in reader.take(token)]
     assert ended.text == " is what I say"
     assert ended.message.text == f"{begun} is what I say"
+
+
+@pytest.mark.parametrize("begun", ["to=functions.now", "to=now {", "json", "assistant", "It is"])
+def test_what_the_client_wrote_is_no_header(begun: str) -> None:
+    """Without a grammar the model may write `<|message|>` once more; the text before is a text."""
+    said = [HI, {"role": "assistant", "content": begun}]
+    turn = turn_of_chat(ChatRequest(messages=said, tools=[NOW], **CONTINUE))
+    for text, shown in {'<|message|>{"a": 1}<|call|>': '{"a": 1}', "<|channel|>final": ""}.items():
+        reader = TurnReader(turn, new_id=str)
+        tokens = ENCODING.encode(f"{text}<|return|>", allowed_special="all")
+        events = [event for token in tokens for event in reader.take(token)]
+        ended: Any = next(event for event in events if isinstance(event, ItemEnded))
+        assert (ended.text, ended.message.text) == (shown, begun + shown)
+        assert (ended.message.channel, ended.message.recipient) == ("final", None)
 
 
 def test_recoveries_point_at_the_tokens_of_the_answer() -> None:

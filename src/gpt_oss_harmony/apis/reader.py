@@ -78,9 +78,9 @@ class TurnReader:
             mend_arguments=mend_arguments and partial(_may_be_mended, turn),
         )
         begun = turn.begun_tokens()
-        shown = sum(len(delta.text) for delta in self._parser.process_many(begun))
+        self._parser.process_begun(begun)
         self._begun = len(begun)  # tokens at the beginning of the first message, from the prompt
-        self._prefix = (turn.conversation.messages[-1].text, shown) if begun else None
+        self._prefix = turn.conversation.messages[-1].text if begun else ""
         self._mends = mend_arguments
         self._rules = turn.item_rules
         self._new_id = new_id
@@ -189,9 +189,8 @@ class TurnReader:
             streams=self._streams,
             is_whole=self._mends and begun.kind.is_call,
         )
-        if self._prefix is not None:
-            self._body.skip(*self._prefix)
-            self._prefix = None
+        self._body.skip(self._prefix)
+        self._prefix = ""
         for sampled in self._waiting:
             self._body.add_logprob(sampled)
         self._waiting.clear()
@@ -291,7 +290,6 @@ class _Body:
         self._chunks: list[str] = []
         self._sent = 0
         self._received = 0  # characters
-        self._skipped = 0  # characters that the client has and the parser still holds
         self._released = 0  # of these, as far as they cannot belong to a stop text
         self._logprobs: deque[TokenLogprob] = deque()
 
@@ -305,10 +303,10 @@ class _Body:
         """The stop text that was found; the text does not contain it."""
         return None if self._stop is None else self._stop.text
 
-    def skip(self, prefix: str, received: int) -> None:
-        """Leave out the text of the prompt, of which the parser holds the last characters."""
+    def skip(self, prefix: str) -> None:
+        """Leave out the text of the prompt."""
         self.prefix = prefix
-        self._received, self._released, self._skipped = received, received, len(prefix) - received
+        self._received = self._released = len(prefix)
 
     def add_logprob(self, sampled: SampledToken) -> None:
         """Store the log-probability of a token of the body."""
@@ -344,11 +342,6 @@ class _Body:
 
     def _push(self, text: str) -> None:
         self._received += len(text)
-        if self._skipped:
-            skipped = min(self._skipped, len(text))
-            self._skipped -= skipped
-            self._released += skipped
-            text = text[skipped:]
         self._show(text if self._stop is None else self._stop.feed(text))
 
     def _show(self, text: str) -> None:

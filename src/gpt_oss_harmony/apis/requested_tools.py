@@ -69,6 +69,10 @@ class RequestedTools:
     client: set[str] = field(default_factory=set)
     others: dict[str, ConversationError] = field(default_factory=dict)
     built_in: dict[str, ToolNamespaceConfig] = field(default_factory=dict)
+    _places: dict[tuple[str, str], int] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """The places of functions, by namespace and name: items repeat tools and calls."""
 
     @property
     def recipients(self) -> list[str]:
@@ -92,18 +96,14 @@ class RequestedTools:
         function = f"{_FUNCTIONS}.{name}"
         # The client received the call of an undeclared tool under its whole name.
         is_whole = "." in name or is_built_in(name)
-        return name if is_whole and function not in self.recipients else function
+        return name if is_whole and (_FUNCTIONS, name) not in self._places else function
 
     def add(self, namespace: str, description: str | None, tool: ToolDescription) -> None:
         """Declare a function; it replaces one with the same name."""
         new = ToolNamespaceConfig(name=namespace, description=description, tools=[])
         tools = self.namespaces.setdefault(namespace, new).tools
-        # Items may declare the same tools in each turn.
-        names = [other.name for other in tools]
-        if tool.name in names:
-            tools[names.index(tool.name)] = tool
-        else:
-            tools.append(tool)
+        place = self._places.setdefault((namespace, tool.name), len(tools))
+        tools[place : place + 1] = [tool]
 
 
 def read_tools(

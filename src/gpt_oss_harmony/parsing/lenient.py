@@ -38,13 +38,8 @@ def _add_token(parser: ParserState, token: int) -> None:
 
 
 def _release_role(parser: ParserState) -> None:
-    """Add the words that could have been the role of a header to the body."""
     if parser.phase is Phase.BODY_ROLE:
-        for token in parser.held:
-            parser.add_token(token)
-        parser.held = []
-        parser.phase = Phase.BODY
-        parser.expect_text()
+        parser.release_held()
 
 
 def _close(parser: ParserState, token: int) -> None:

@@ -201,6 +201,21 @@ class StreamableParser:
             for message, text, channel, recipient in state.take_added():
                 joined.setdefault((message, channel, recipient), []).append(text)
 
+    def process_begun(self, tokens: Iterable[int]) -> StreamableParser:
+        """Take the header and the first text of a message that the prompt has begun.
+
+        The model did not write this text, so that no repair reads words of a header in it.
+        """
+        state = self._state
+        for token in tokens:
+            if state.phase is Phase.FIRST_WORDS:
+                state.release_held()
+            self.process(token)
+        if state.phase is Phase.BODY_ROLE:
+            state.release_held()
+            state.take_added()
+        return self
+
     def process_eos(self) -> StreamableParser:
         """End the tokens. An open body becomes a message.
 

@@ -410,6 +410,14 @@ class ParserState:
         self.splits = NO_SPLIT_TOKENS
         self.texts = self.tokenizer.no_texts
 
+    def release_held(self) -> None:
+        """Add the words that waited because they could belong to a header to the body."""
+        held, self.held = self.held, []
+        for token in held:
+            self.add_token(token)
+        self.phase = Phase.BODY
+        self.expect_text()
+
     def flush_character(self) -> str:
         """Append U+FFFD for an incomplete character."""
         if not self.partial:
