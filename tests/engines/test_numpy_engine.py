@@ -326,6 +326,31 @@ def test_a_failing_command_ends_the_running_requests(
     asyncio.run(asyncio.wait_for(run(), PATIENCE))
 
 
+@pytest.mark.parametrize("broken", ["_close", "_open"])
+def test_a_model_that_cannot_begin_again_lets_nobody_wait(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batching: Any = NumpyBatching
+
+    async def run() -> None:
+        async with NumpyEngine.load() as engine:
+            with monkeypatch.context() as patch:
+                patch.setattr(GptOss, "logits", lambda *_: 1 / 0)
+                patch.setattr(batching, broken, lambda *_: [][0])
+                problem = "the model failed: division by zero|list index out of range"
+                with pytest.raises(EngineError, match=problem):
+                    await sample(engine, Sampling(max_tokens=2))
+                if broken == "_open":
+                    while (await engine.health()).ready:
+                        await asyncio.sleep(0.01)
+                    with pytest.raises(EngineError, match=r"index out of range.*open it again"):
+                        await sample(engine, Sampling(max_tokens=2))
+            if broken == "_close":
+                assert len(await sample(engine, Sampling(max_tokens=2))) == 2
+
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
+
+
 def test_the_demo_model_needs_no_other_engine() -> None:
     program = """
 import asyncio, sys

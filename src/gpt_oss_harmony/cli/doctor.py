@@ -130,7 +130,7 @@ def examine(
     source, unknown = None, ""
     if not is_url(model):
         try:
-            source = find_source(model, options.get("engine"), asks_hub=False)
+            source = find_source(model, options.get("engine"))
         except EngineError as error:
             unknown = str(error)
     needed = ("serve",) if source is None else ("serve", source.engine)

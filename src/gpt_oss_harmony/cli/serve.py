@@ -172,7 +172,8 @@ class _Serve(Command):
         options = given_engine_options(arguments, arguments.model)
         if not is_url(arguments.model):
             # Before a database is made; what the hub has is asked later.
-            find_source(arguments.model, options.get("engine"), options, asks_hub=False)
+            source = find_source(arguments.model, options.get("engine"), options)
+            options["source"] = source
             options.setdefault("max_requests", arguments.max_running)
             if arguments.context_length is not None:
                 options.setdefault("context_length", arguments.context_length)

@@ -67,6 +67,7 @@ class ModelThread(ABC):
 
     cached_tokens: int | None = None
     problem = "its thread has ended"
+    _is_over = False
 
     def __init__(self, requests: dict[str, RunningRequest], name: str) -> None:
         self._requests = requests
@@ -94,8 +95,8 @@ class ModelThread(ABC):
 
     @property
     def is_running(self) -> bool:
-        """Return whether the thread is alive."""
-        return self._thread.is_alive()
+        """Return whether the thread is alive, and takes requests."""
+        return self._thread.is_alive() and not self._is_over
 
     def stop(self) -> None:
         """Stop the thread and wait for its end."""
@@ -103,17 +104,33 @@ class ModelThread(ABC):
         self._thread.join()
 
     def _run(self) -> None:
-        self._open()
-        is_open = True
-        while is_open:
-            try:
-                is_open = self._take_commands()
-                if is_open:
+        problem = "the engine was closed"
+        try:
+            self._open()
+            while True:
+                try:
+                    if not self._take_commands():
+                        break
                     self._step()
-            except Exception as error:  # noqa: BLE001 - it would end the thread and all requests
-                self._close(_failure(error))
-                self._open()
-        self._close("the engine was closed")
+                except Exception as error:  # noqa: BLE001 - it would end the thread and all requests
+                    self._restart(_failure(error))
+            self._close(problem)
+        except Exception as error:  # noqa: BLE001 - no request may wait for a thread that is over
+            self.problem = problem = _failure(error)
+        self._is_over = True
+        self._fail_all(problem)
+
+    def _restart(self, problem: str) -> None:
+        """End all requests with an error, and begin without any."""
+        try:
+            self._close(problem)
+        except Exception as error:  # noqa: BLE001 - what it could not free is lost
+            self._fail_all(f"{problem}; its requests could not be ended: {error}")
+        self._open()
+
+    def _fail_all(self, problem: str) -> None:
+        for request in list(self._requests.values()):
+            request.fail(problem)
 
     def _take_commands(self) -> bool:
         """Do what other threads want; wait for it without requests. Return False at the end."""

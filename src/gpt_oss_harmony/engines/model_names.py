@@ -64,13 +64,11 @@ def find_source(
     model: str,
     engine: str | None = None,
     options: Mapping[str, Any] | None = None,
-    *,
-    asks_hub: bool = True,
 ) -> ModelSource:
     """Find the files of a model, and choose its engine if none was chosen.
 
-    `options` are those of the engine; some say where its files are. With `asks_hub`, a name that is
-    not on this disk is looked up there. Raises `EngineError` for a name that means nothing, and for
+    `options` are those of the engine; some say where its files are. A name that is not on this disk
+    is not looked up: see `check_hub`. Raises `EngineError` for a name that means nothing, and for
     an engine that cannot open the model.
     """
     options = options or {}
@@ -97,8 +95,6 @@ def find_source(
         )
     if chosen == "transformers":
         _check_options(options)
-    if asks_hub and place == model != "demo" and not path.exists():
-        _check_hub(model, options)
     return ModelSource(chosen, place)
 
 
@@ -172,7 +168,7 @@ def _check_no_path(model: str) -> None:
 _HUB_TIMEOUT = 10  # seconds
 
 
-def _check_hub(model: str, options: Mapping[str, Any]) -> None:
+def check_hub(model: str, options: Mapping[str, Any]) -> None:
     """Raise `EngineError` for a name that is neither on this disk nor on the Hugging Face hub.
 
     This makes one request at most. Transformers would repeat its own for half a minute.
