@@ -53,6 +53,7 @@ def test_completions_are_counted() -> None:
     assert found["harmony_time_to_first_token_seconds_count"] == 3
     assert found["harmony_time_per_output_token_seconds_count"] == 3
     assert found["harmony_queue_seconds_count"] == 4
+    assert found["harmony_prefill_seconds_count"] == found["harmony_decode_seconds_count"] == 3
     assert found["harmony_preparation_seconds_count"] == 4
     assert "harmony_running" not in found
     assert "harmony_waiting" not in found
@@ -180,6 +181,27 @@ def test_the_names_of_vllm() -> None:
     with serving(FINAL) as client:
         assert "vllm:" not in client.get("/metrics").text
     assert len(names) == sum(map(len, NAMES.values()))
+
+
+# What the panels of vLLM's own dashboard ask for (examples, prometheus_grafana/grafana.json).
+VLLM_DASHBOARD = """
+e2e_request_latency_seconds_bucket e2e_request_latency_seconds_count generation_tokens_total
+e2e_request_latency_seconds_sum num_requests_running num_requests_waiting prompt_tokens_total
+request_decode_time_seconds_sum request_generation_tokens_bucket request_prefill_time_seconds_sum
+request_max_num_generation_tokens_sum request_prompt_tokens_bucket request_queue_time_seconds_sum
+request_success_total time_per_output_token_seconds_bucket time_per_output_token_seconds_count
+time_per_output_token_seconds_sum time_to_first_token_seconds_bucket
+time_to_first_token_seconds_count time_to_first_token_seconds_sum gpu_cache_usage_perc
+"""
+
+
+def test_the_dashboard_of_vllm_finds_its_metrics() -> None:
+    with serving(THINK + FINAL, vllm_metrics=True) as client:
+        chat(client)
+        lines = client.get("/metrics").text.splitlines()
+    served = {line.partition("{")[0] for line in lines if 'model_name="script"' in line}
+    missing = {name for name in VLLM_DASHBOARD.split() if f"vllm:{name}" not in served}
+    assert missing == {"gpu_cache_usage_perc"}  # only the engine knows it
 
 
 def test_each_name_of_vllm_is_one_of_a_metric() -> None:

@@ -63,6 +63,14 @@ class Metrics:
             "Time from the arrival of a completion to its first token.",
             _WAITS,
         )
+        self.prefill = self._histogram(
+            "harmony_prefill_seconds",
+            "Time from a completion's place at the engine to its first token.",
+            _WAITS,
+        )
+        self.decode = self._histogram(
+            "harmony_decode_seconds", "Time from the first to the last token.", _WAITS
+        )
         self.next_tokens = self._histogram(
             "harmony_time_per_output_token_seconds",
             "Average time between the tokens of a completion.",
@@ -257,6 +265,8 @@ class CompletionMetrics:
         self._metrics.completion_tokens.inc(self.sampled)
         self._metrics.completion_seconds.observe(self.seconds)
         if self.sampled:
+            self._metrics.prefill.observe(self._first - self._created - self.waited)
+            self._metrics.decode.observe(self._last - self._first)
             self._metrics.completion_prompt.observe(self.prompt_tokens)
             self._metrics.completion_output.observe(self.sampled)
             self._usage.tokens += self.prompt_tokens + self.sampled

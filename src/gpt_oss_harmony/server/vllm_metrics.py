@@ -25,9 +25,14 @@ NAMES: dict[str, tuple[str, ...]] = {
         "time_per_output_token_seconds",
     ),
     "harmony_queue_seconds": ("request_queue_time_seconds",),
+    "harmony_prefill_seconds": ("request_prefill_time_seconds",),
+    "harmony_decode_seconds": ("request_decode_time_seconds",),
     "harmony_completion_seconds": ("e2e_request_latency_seconds",),
     "harmony_completion_prompt_tokens": ("request_prompt_tokens",),
-    "harmony_completion_output_tokens": ("request_generation_tokens",),
+    "harmony_completion_output_tokens": (
+        "request_generation_tokens",
+        "request_max_num_generation_tokens",  # of the completions of one request: here the same
+    ),
 }
 """The names that vLLM has for the server's metrics, without ``vllm:``."""
 
