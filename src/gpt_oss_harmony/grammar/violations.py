@@ -70,9 +70,8 @@ def find_violations(
 
 
 def _violations(text: str, schema: object, pointer: str) -> list[Violation]:
-    try:
-        validator = _validator(json.dumps(plain_schema(schema, pointer)))
-    except (GrammarError, ValueError):  # ValueError: jsonschema_rs cannot read the schema
+    validator = _validator(_written(schema, pointer))
+    if validator is None:
         return []
     try:
         value = json.loads(text)
@@ -92,14 +91,29 @@ def _violations(text: str, schema: object, pointer: str) -> list[Violation]:
     return violations
 
 
+def _written(schema: object, pointer: str) -> str:
+    """Write a schema as JSON; what is wrong with it, `_validator` finds once for all its values."""
+    try:
+        return json.dumps(schema)
+    except (TypeError, ValueError, RecursionError):  # such as the type of a pydantic model
+        try:
+            return json.dumps(plain_schema(schema, pointer))
+        except GrammarError:
+            return ""
+
+
 @functools.lru_cache(maxsize=256)
-def _validator(schema: str) -> Any:
-    return jsonschema_rs.validator_for(
-        json.loads(schema),
-        validate_formats=True,
-        retriever=_refuse_retrieval,
-        pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT),
-    )
+def _validator(written: str) -> Any:
+    """Return the validator of a schema, or None if it is invalid."""
+    try:
+        return jsonschema_rs.validator_for(
+            plain_schema(json.loads(written), "#"),
+            validate_formats=True,
+            retriever=_refuse_retrieval,
+            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT),
+        )
+    except (GrammarError, ValueError):  # ValueError: jsonschema_rs cannot read the schema
+        return None
 
 
 def _refuse_retrieval(address: str) -> NoReturn:

@@ -9,7 +9,10 @@ or object) say nothing, and are not counted. Names leave out indices: ``messages
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel
@@ -152,11 +155,24 @@ def unused_harmony_fields(row: Mapping[str, Any], messages: Sequence[Any]) -> li
             continue
         for part in content:
             if isinstance(part, Mapping):
-                found += _unused_of_content(part, "messages[].content[].")
+                found += _unused_of_content(part)
     return found
 
 
-def _unused_of_content(part: Mapping[str, Any], path: str) -> Iterator[str]:
+def _unused_of_content(part: Mapping[str, Any]) -> Sequence[str]:
+    if part.get("tools"):  # many rows have the same ones, which are looked at once
+        with suppress(TypeError, ValueError, RecursionError):  # values that no file has
+            return _unused_of_json(json.dumps(part))
+    return tuple(_unused_in_content(part))
+
+
+@functools.lru_cache(maxsize=256)
+def _unused_of_json(part: str) -> Sequence[str]:
+    return tuple(_unused_in_content(json.loads(part)))
+
+
+def _unused_in_content(part: Mapping[str, Any]) -> Iterator[str]:
+    path = "messages[].content[]."
     model = _CONTENTS.get(str(part.get("type")), TextContent)
     yield from _names(part, _FIELDS[model], path)
     if model is TextContent:
