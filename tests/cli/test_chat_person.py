@@ -8,6 +8,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
+from gpt_oss_harmony.cli import chat
 from gpt_oss_harmony.cli.chat import find_person
 from gpt_oss_harmony.cli.chat_conversation import SLASH_COMMANDS
 from gpt_oss_harmony.cli.chat_person import Person
@@ -30,6 +32,8 @@ from gpt_oss_harmony.cli.chat_terminal import (
     SlashCompleter,
     TerminalPerson,
 )
+from gpt_oss_harmony.cli.command import command_line
+from gpt_oss_harmony.cli.input import UsageError
 from gpt_oss_harmony.cli.output import Output
 from support.terminals import Terminal
 
@@ -151,6 +155,25 @@ def test_a_history_that_cannot_be_kept_is_one_line(
     error = capsys.readouterr().err
     assert error.startswith("questions are not remembered: ")
     assert error.count("\n") == 1
+
+
+def test_keys_are_not_shown_while_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = []
+
+    class Quiet(Person):
+        @contextmanager
+        def silent_keyboard(self) -> Iterator[None]:
+            silent.append("now")
+            yield
+
+    async def load(*_: object) -> None:
+        raise UsageError(f"silent {silent[-1]}")
+
+    monkeypatch.setattr(chat, "find_person", lambda output, *_, **__: Quiet(output))
+    monkeypatch.setattr(chat, "_backend", load)
+    arguments = command_line([chat.CHAT]).parse_args(["chat", "demo"])
+    with pytest.raises(UsageError, match="silent now"):
+        chat.CHAT.run(arguments)
 
 
 @pytest.mark.parametrize("missing", ["prompt_toolkit", "rich"])

@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from ..conversation.json_field import missing_field
 from ..engines.engine import Sampling
 from ..errors import ConversationError
 
@@ -132,9 +133,18 @@ def misplaced_field(value: Any, name: str | None, remedies: Mapping[str, str]) -
 
 
 def validation_problem(errors: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """Return the path of the first field that pydantic rejects, and the problem."""
+    """Return the path of the first field that pydantic rejects, and the problem.
+
+    >>> from gpt_oss_harmony.apis import ChatRequest
+    >>> read_body(ChatRequest, {"mesages": []})
+    Traceback (most recent call last):
+    gpt_oss_harmony.errors.ConversationError: messages: the field is missing, but there is 'mesages'
+    """
     first = errors[0]
-    return field_path(first["loc"]), str(first["msg"]).removeprefix("Value error, ")
+    location, problem = first["loc"], str(first["msg"]).removeprefix("Value error, ")
+    if first["type"] == "missing" and isinstance(first["input"], Mapping):
+        problem = missing_field(location[-1], first["input"])
+    return field_path(location), problem
 
 
 def field_path(location: Sequence[str | int]) -> str:

@@ -138,13 +138,14 @@ class _Chat(Command):
             tools = loop.run(open_tools(arguments))
             for tool in tools:
                 opened.callback(lambda tool: loop.run(tool.close()), tool)
-            backend = loop.run(_backend(arguments, options))
+            person = find_person(output, SLASH_COMMANDS, keeps_history=arguments.history)
+            with person.silent_keyboard():
+                backend = loop.run(_backend(arguments, options))
             opened.callback(lambda: loop.run(backend.close()))
             if sys.stderr.isatty():
                 if arguments.target == "demo":
                     print(_DEMO_KNOWS, file=sys.stderr)
                 print("Ask a question, or type /help.", file=sys.stderr)
-            person = find_person(output, SLASH_COMMANDS, keeps_history=arguments.history)
             opening = replace(opening, run_here=tools)
             shows_reasoning = arguments.reasoning
             if shows_reasoning is None:

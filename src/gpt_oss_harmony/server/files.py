@@ -66,7 +66,7 @@ async def create(
     """Upload a file. Without `expires_after`, it is kept as long as responses are."""
     services, owner = services_of(request), caller.owner
     if purpose is None and not speaks_messages(request.scope):
-        problem = "purpose: Field required; send user_data"
+        problem = "purpose: the field is missing; send user_data"
         raise ApiError(400, problem, param="purpose", code="missing_required_parameter")
     purpose = purpose or "user_data"
     if (anchor is None) != (seconds is None):
