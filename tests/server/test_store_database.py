@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sqlite3
@@ -31,7 +32,9 @@ from gpt_oss_harmony.server.store import (
 )
 from gpt_oss_harmony.server.store.database import Database
 from gpt_oss_harmony.server.store.tables import METADATA
+from support import stored_database
 from support.faults import Network
+from support.responses_server import TEXT, create, serving
 
 pytest_plugins = ("support.postgres_server", "support.databases")
 
@@ -167,6 +170,33 @@ def test_a_store_is_opened_again(tmp_path: Path) -> None:
         with Store(tmp_path / "harmony.db") as store:
             store.conversations.create(Conversation(f"conv_{number}", "", 0, {}))
             store.conversations.get("conv_0", "")
+
+
+def holds(recorded: Any, now: Any) -> bool:
+    """Return whether an answer still says what was recorded; it may have more fields."""
+    if isinstance(recorded, dict):
+        return all(name in now and holds(value, now[name]) for name, value in recorded.items())
+    if isinstance(recorded, list):
+        return len(recorded) == len(now) and all(map(holds, recorded, now))
+    return bool(recorded == now)
+
+
+@pytest.mark.parametrize(
+    "file", sorted(stored_database.FOLDER.glob("*.sql")), ids=lambda file: file.stem
+)
+def test_a_database_of_each_release_is_opened_and_continued(file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "harmony.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(file.read_text("utf-8"))
+    recorded = json.loads(file.with_suffix(".json").read_text("utf-8"))
+    options = {**stored_database.SETTINGS, "database": f"sqlite:///{path}"}
+    with serving(TEXT, **options) as client:
+        for place, answer in recorded.items():
+            assert holds(answer, client.get(place).json()), place
+        (chained,) = [
+            answer["id"] for answer in recorded.values() if answer.get("previous_response_id")
+        ]
+        assert create(client, input="go on", previous_response_id=chained)["status"] == "completed"
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
