@@ -26,6 +26,7 @@ from gpt_oss_harmony.typescript.references import (
     REFERENCE_NESTING_LIMIT,
     REFERENCE_TEXT_LIMIT,
 )
+from support.slow_files import only_slow
 
 ROOT = Path(__file__).parent.parent
 WRITTEN = [
@@ -79,7 +80,12 @@ def runnable(page: Path) -> list[tuple[Block, str | None]]:
     ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def with_its_mark(page: Path) -> Any:
+    """Return a page as the argument of a test, which is slow where its code needs PyTorch."""
+    return pytest.param(page, marks=pytest.mark.slow if only_slow(page) else ())
+
+
+@pytest.mark.parametrize("page", [with_its_mark(page) for page in PAGES], ids=page_name)
 def test_every_python_block_runs(page: Path) -> None:
     names: dict[str, Any] = {"__name__": page.stem}
     for block, expected in runnable(page):
@@ -102,6 +108,11 @@ def _run_dialogue(block: Block, page: Path, names: dict[str, Any]) -> None:
     runner.run(test, out=report.write, clear_globs=False)
     assert not runner.failures, report.getvalue()
     names.update(test.globs)
+
+
+def test_examples_name_what_they_import() -> None:
+    for page in PAGES:
+        assert not re.search(r"^(>>> )?from \S+ import \*", page.read_text("utf-8"), re.MULTILINE)
 
 
 def test_the_guides_have_code() -> None:
@@ -275,17 +286,14 @@ PUBLIC = (
 )
 """Modules whose `__all__` is a promise; of others, the pages name what is public."""
 
-REFERRED = re.compile(r"^::: ([\w.]+)\n    options:\n      members: \[(.*)\]$", re.MULTILINE)
+DIRECTIVES: list[tuple[str, list[str]]] = runpy.run_path(
+    str(ROOT / "scripts" / "docs" / "public_api.py")
+)["directives"]()
 
 
 def referred_names() -> list[str]:
     """The full names that the API reference describes, by their docstrings."""
-    return [
-        f"{module}.{name}"
-        for page in sorted(API.glob("*.md"))
-        for module, names in REFERRED.findall(page.read_text(encoding="utf-8"))
-        for name in names.split(", ")
-    ]
+    return [f"{module}.{name}" for module, names in DIRECTIVES for name in names]
 
 
 def top_names(module: str) -> set[str]:
@@ -321,7 +329,7 @@ def test_the_api_reference_names_what_there_is() -> None:
 
 def test_every_directive_of_the_api_reference_lists_its_members() -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in API.glob("*.md"))
-    assert len(REFERRED.findall(text)) == text.count("\n::: ")
+    assert len(DIRECTIVES) == text.count("\n::: ")
 
 
 def test_generated_pages_are_those_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Write the pages of the reference that are made from the code: ``make reference``.
+"""Write the pages of the reference and the list of public names that are made from the code.
 
     python scripts/docs/reference.py [--check]
 
@@ -13,12 +13,14 @@ from pathlib import Path
 
 from command_page import command_page
 from endpoint_page import endpoint_page
+from public_api import public_api
 
 from gpt_oss_harmony import cli
 from gpt_oss_harmony.cli.command import command_line
 from gpt_oss_harmony.server import create_app
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "reference"
 
 
 def main() -> int:
@@ -26,6 +28,7 @@ def main() -> int:
     pages = {
         FOLDER / "command.md": command_page(command_line(cli.COMMANDS)),
         FOLDER / "endpoints.md": endpoint_page(create_app(None).openapi()),  # type: ignore[arg-type]
+        ROOT / "tests" / "data" / "public_api.txt": public_api(),
     }
     changed = {
         path: page
