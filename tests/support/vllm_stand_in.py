@@ -214,6 +214,32 @@ class OnlineRenderer:
         return "vLLM's own"
 
 
+class BatchRequest(BaseModel):
+    """The request of several chats at once."""
+
+    messages: list[list[Any]]
+    schema_of_answers: Any
+
+    def to_chat_completion_request(self, messages: list[Any]) -> Request:
+        return Request(
+            messages=messages,
+            structured_outputs=StructuredOutputsParams(json=self.schema_of_answers),
+        )
+
+
+class OpenAIServingChatBatch:
+    """vLLM's route for several chats at once."""
+
+    def __init__(self, online_renderer: OnlineRenderer) -> None:
+        self.online_renderer = online_renderer
+
+    async def render_batch_chat_request(self, request: BatchRequest) -> list[Request]:
+        singles = [request.to_chat_completion_request(said) for said in request.messages]
+        for single in singles:
+            self.online_renderer.adjust_harmony_request(single)
+        return singles
+
+
 def is_function_recipient(recipient: str) -> bool:
     first = recipient.partition(".")[0]
     return first not in ("python", "browser", "container", "assistant")
@@ -237,6 +263,9 @@ def modules() -> dict[str, ModuleType]:
             "FunctionCall": FunctionCall,
             "is_function_recipient": is_function_recipient,
             "make_tool_call_id": lambda: f"call_{next(ids)}",
+        },
+        "vllm.entrypoints.openai.chat_completion.batch_serving": {
+            "OpenAIServingChatBatch": type("OpenAIServingChatBatch", (OpenAIServingChatBatch,), {}),
         },
         "vllm.renderers": {"__path__": []},
         "vllm.renderers.online_renderer": {

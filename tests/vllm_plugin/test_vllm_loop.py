@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -93,6 +94,29 @@ def test_constraints_are_made_once_and_in_a_thread(
     assert all(name.startswith("harmony-grammar") for name in threads)
     renderer.adjust_harmony_request(Request(tools=tools(1, 1), tool_choice="required"))
     assert len(threads) == 3  # a caller that has not waited for a thread
+
+
+def test_the_conversations_of_a_batch_are_adjusted_in_a_thread(
+    renderer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+
+    def noted(*args: Any, **options: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return constrain(*args, **options)
+
+    monkeypatch.setattr(parser, "constrain", noted)
+    module = sys.modules["vllm.entrypoints.openai.chat_completion.batch_serving"]
+    said = [[{"role": "user", "content": text}] for text in ("a", "b", "c")]
+    batch = vllm.BatchRequest(messages=said, schema_of_answers={"type": "object"})
+    dumped = batch.model_dump()
+    serving = module.__dict__["OpenAIServingChatBatch"](renderer)
+    singles = asyncio.run(serving.render_batch_chat_request(batch))
+    assert [single.messages for single in singles] == said
+    assert all(single.structured_outputs.grammar for single in singles)
+    assert len(threads) == 3
+    assert all(name.startswith("harmony-grammar") for name in threads)
+    assert batch.model_dump() == dumped
 
 
 def test_the_schemas_of_a_request_have_one_budget() -> None:

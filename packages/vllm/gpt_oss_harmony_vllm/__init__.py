@@ -1,11 +1,12 @@
 """A vLLM plugin: our parser and our grammar for gpt-oss inside vLLM's own server.
 
 When vLLM starts, it calls `register` in each of its processes (the entry point
-``vllm.general_plugins``). The plugin changes three modules of vLLM when they are imported:
+``vllm.general_plugins``). The plugin changes four modules of vLLM when they are imported:
 
 - ``vllm.parser.harmony``: a subclass replaces `HarmonyParser` (`parser`, `turn`).
 - ``vllm.renderers.online_renderer``: the parser gets the name of the backend that enforces grammars
   (`constraint`), and our code renders prompts if a setting requests it (`rendering`).
+- ``vllm.entrypoints.openai.chat_completion.batch_serving``: grammars are compiled in a thread.
 - ``vllm.v1.structured_output``: our matcher enforces our grammars and counts
   tokens (`enforcement`).
 
@@ -26,7 +27,7 @@ from types import ModuleType
 from typing import Any
 
 from .parser import RecoveringParser
-from .patches import patch_enforcement, patch_parser, patch_renderer
+from .patches import patch_batches, patch_enforcement, patch_parser, patch_renderer
 from .settings import Settings
 
 __all__ = ["SUPPORTED", "register"]
@@ -78,6 +79,7 @@ def _register() -> None:
     _when_imported(
         "vllm.renderers.online_renderer", lambda module: patch_renderer(module, settings)
     )
+    _when_imported("vllm.entrypoints.openai.chat_completion.batch_serving", patch_batches)
     _when_imported("vllm.v1.structured_output", patch_enforcement)
 
 

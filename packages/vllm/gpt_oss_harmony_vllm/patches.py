@@ -1,7 +1,8 @@
-"""The three changes to vLLM's modules; each is made once.
+"""The changes to vLLM's modules; each is made once.
 
 vLLM compiles constraints in `adjust_harmony_request`, inside coroutines of its event loop, which
-all requests share. So `render_chat` and `render_responses` first call it in a thread.
+all requests share. So what calls it (`render_chat`, `render_responses` and the batches of chats)
+first calls it in a thread.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from .parser import RecoveringParser, VllmTypes, parser_class
 from .rendering import chat_messages, prompt_of, response_messages, vllm_messages
 from .settings import Settings
 
-__all__ = ["patch_enforcement", "patch_parser", "patch_renderer"]
+__all__ = ["patch_batches", "patch_enforcement", "patch_parser", "patch_renderer"]
 
 logger = logging.getLogger("vllm.plugins.harmony")
 
 _ASKED = "_harmony_asked_format"
 _ADJUSTED = "_harmony_is_adjusted"
+_SINGLE = "to_chat_completion_request"
+"""The method of a batch that makes the request for one of its conversations."""
 
 # More threads would only compete for the interpreter with the event loop.
 _THREADS = ThreadPoolExecutor(2, thread_name_prefix="harmony-grammar")
@@ -109,6 +112,33 @@ def _adjust_in_threads(renderer: Any) -> None:
     renderer.adjust_harmony_request = adjust_harmony_request
     renderer.render_chat = adjusted_first(renderer.render_chat)
     renderer.render_responses = adjusted_first(renderer.render_responses)
+
+
+def patch_batches(module: Any) -> None:
+    """Adjust the conversations of ``/v1/chat/completions/batch`` in a thread, one by one."""
+    serving = module.OpenAIServingChatBatch
+    render = serving.render_batch_chat_request
+    if hasattr(render, "__wrapped__"):
+        return
+
+    @wraps(render)
+    async def rendered(self: Any, request: Any) -> Any:
+        renderer = self.online_renderer
+        if renderer.parser is None or not issubclass(renderer.parser, RecoveringParser):
+            return await render(self, request)
+        loop = asyncio.get_running_loop()
+        singles = [request.to_chat_completion_request(said) for said in request.messages]
+        for single in singles:
+            await loop.run_in_executor(_THREADS, renderer.adjust_harmony_request, single)
+            single.__dict__[_ADJUSTED] = True
+        adjusted = iter(singles)
+        request.__dict__[_SINGLE] = lambda _said: next(adjusted)
+        try:
+            return await render(self, request)
+        finally:
+            del request.__dict__[_SINGLE]
+
+    serving.render_batch_chat_request = rendered
 
 
 def _patch_rendering(module: Any, renderer: Any) -> None:
