@@ -72,6 +72,10 @@ FOUND = {
     "mcp": "guides/mcp",
     "malformed": "understand/recovery",
     "truncated output": "guides/sampling-loop",
+    "parse tool calls": "guides/sampling-loop",
+    "code interpreter": "guides/python-tool",
+    "harmony chat": "guides/command",
+    "images": "reference/server",
 }
 """What people type, and the page that must be among the first three."""
 

@@ -575,7 +575,7 @@ def test_a_terminal(api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.Monkey
     api.says(HELLO)
     screen = Screen("chat", api.url)
     begun = f"script at {api.url}\r\nAsk a question, or type /help.\r\n"
-    assert screen.expect(PROMPT).startswith(begun)
+    assert begun in screen.expect(PROMPT)
     screen.type("\x1b[200~2 + 2\r= what?\x1b[201~\r")  # pasted lines, and Enter
     screen.expect("\x1b[2mHm.\x1b[0m\r\n")
     screen.expect("\x1b[1m4\x1b[0m\\x1b[2J")
