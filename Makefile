@@ -314,10 +314,13 @@ trainers: $(VENV)/.installed-dev $(TRAINERS_VENV)/.installed $(LLAMA_FACTORY_VEN
 wheel: $(BUILD_VENV)/.installed ## Build the four distributions into dist
 	for project in . $(PACKAGES); do $(BUILD_VENV)/bin/python -m build --outdir dist $$project || exit 1; done
 
+sbom: $(VENV)/.installed-test ## Write what each distribution contains and requires, which goes into its wheel
+	$(BIN)/python scripts/sbom.py
+
 wheel-drop-in: $(BUILD_VENV)/.installed ## Build the drop-in under the name of DROP_IN=openai-harmony==0.0.8
 	$(BUILD_VENV)/bin/python scripts/build_drop_in.py '$(DROP_IN)'
 
-release-check: $(BUILD_VENV)/.installed ## Build the release, install it in an empty environment and try it; TAG=v0.1.0
+release-check: $(BUILD_VENV)/.installed ## Build the release in a clean clone, install it with each Python at hand and try it; TAG=v0.1.0
 	$(BUILD_VENV)/bin/python scripts/release.py check $(TAG) $(if $(OUT),--out $(OUT))
 
 workflows-check: $(WORKFLOWS_VENV)/.installed ## Check .github and CITATION.cff with zizmor, actionlint and JSON Schemas
@@ -410,7 +413,7 @@ $(DOCS_VENV)/.installed: pyproject.toml
 
 $(BUILD_VENV)/.installed:
 	$(PYTHON) -m venv $(BUILD_VENV)
-	$(BUILD_VENV)/bin/python -m $(PIP_INSTALL) build twine
+	$(BUILD_VENV)/bin/python -m $(PIP_INSTALL) build twine uv
 	@touch $@
 
 $(DEPLOY_VENV)/.installed:

@@ -1,7 +1,7 @@
 """Check the files that GitHub reads: ``make workflows-check``.
 
 check-jsonschema compares workflows, issue forms and CITATION.cff with their JSON Schemas; zizmor
-looks for holes in workflows. actionlint runs where the system has it.
+looks for holes in workflows, and actionlint for mistakes. A tool that is missing is a failure.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def main() -> int:
     for command in CHECKS:
         name = " ".join(part for part in command if isinstance(part, str))
         if not shutil.which(command[0]):
-            print(f"skipped  {name}: not installed", flush=True)
+            print(f"FAILED   {name}: {command[0]} is not installed", flush=True)
+            failed = True
             continue
         code = subprocess.call(command)
         failed = failed or code != 0

@@ -4,12 +4,14 @@
 packages:
 
 1. All files name the same version, and the changelog has a section for it, dated if there is a TAG.
-2. The sdists and wheels of the four distributions are built into an empty folder, and `twine check
-   --strict` accepts them. No wheel has a file outside its own folder, and only the plugin's has an
-   entry point of another program.
-3. The wheels are installed into an empty environment. There, the command prints the version, the
-   drop-in's objects are the library's, and the library passes the level *format* of the conformance
-   kit, whose tokens are OpenAI's.
+2. The sdists and wheels of the four distributions are built from a clean clone of the commit, and
+   `twine check --strict` accepts them. Each wheel has a bill of materials, none has a file outside
+   its own folder, and only the plugin's has an entry point of another program.
+3. An index on this machine has the wheels. pip and uv install them from it by their names, with
+   each Python at hand. There, the command prints the version, the drop-in's objects are the
+   library's, the README's examples print what it says, and the library passes the level *format* of
+   the conformance kit, whose tokens are OpenAI's. Where pip has installed them, the core's quick
+   tests run against the installed packages.
 
 ``release.py notes TAG`` prints the changelog's section of a version.
 """
@@ -17,13 +19,18 @@ packages:
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
+import http.server
 import json
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,6 +42,12 @@ PACKAGES = {
     "gpt_oss_harmony_conformance": ROOT / "packages" / "conformance",
 }
 """The folder of each distribution's project, by the name that it is imported as."""
+
+PYTHONS = ("python3.10", "python3.11", "python3.12", "python3.13", "python3.14")
+"""The programs that are tried, where they can be started."""
+
+QUICK = ("parsing", "rendering", "tokens", "typescript", "apis", "test_installation.py")
+"""The tests of the core, in ``tests``."""
 
 _PROJECT = r'^version = "(.+)"$'
 _REQUIRES = r'"gpt-oss-harmony(?:\[\w+\])?==(.+?)"'
@@ -113,10 +126,15 @@ def _check(tag: str | None, out: Path | None) -> None:
     version = version_of(ROOT)
     lines = release_notes(ROOT, version, tag).count("\n") + 1
     _report(f"version {version} in {', '.join(VERSIONS)}; {lines} lines in CHANGELOG.md")
-    with tempfile.TemporaryDirectory() as folder:
-        dist = out or Path(folder, "dist")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        dist, clone = out or folder / "dist", folder / "clone"
+        if _run("git", "status", "--porcelain"):
+            _report("what is not committed is not in the release")
+        _run("git", "clone", "--quiet", ROOT, clone)
         for project in PACKAGES.values():
-            _run(sys.executable, "-m", "build", "--outdir", dist, project)
+            place = clone / project.relative_to(ROOT)
+            _run(sys.executable, "-m", "build", "--outdir", dist, place)
         files = sorted(dist.iterdir())
         _report(f"built {', '.join(file.name for file in files)}")
         _run(sys.executable, "-m", "twine", "check", "--strict", *files)
@@ -124,9 +142,10 @@ def _check(tag: str | None, out: Path | None) -> None:
         wheels = [file for file in files if file.suffix == ".whl"]
         for wheel in wheels:
             check_contents(wheel)
-        _report("each wheel has one folder; only the plugin's has an entry point for vLLM")
-        programs = _install(wheels, Path(folder))
-        _report(f"installed; {try_installation(programs, version, Path(folder))}")
+        _report(
+            "each wheel has its SBOM and one folder; only the plugin's has an entry point for vLLM"
+        )
+        _try_everywhere(wheels, version, clone, folder)
     if tag is not None:
         _report(f"{tag} can be released")
     elif f"\n## [{version}] - " in (ROOT / "CHANGELOG.md").read_text("utf-8"):
@@ -139,7 +158,7 @@ def _check(tag: str | None, out: Path | None) -> None:
 
 
 def check_contents(wheel: Path) -> None:
-    """Raise a ValueError for a wheel that reaches into another library or program."""
+    """Raise a ValueError for a wheel that reaches into another library, or has no SBOM."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         entries = "".join(
@@ -148,17 +167,91 @@ def check_contents(wheel: Path) -> None:
     folders = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
     if len(folders) != 1 or not folders <= set(PACKAGES):
         raise ValueError(f"{wheel.name} has files in {', '.join(sorted(folders))}; expected one")
+    if not any(re.search(r"\.dist-info/sboms/.+\.cdx\.json$", name) for name in names):
+        raise ValueError(f"{wheel.name} has no bill of materials in its folder sboms")
     groups = set(re.findall(r"^\[(.+)\]$", entries, re.MULTILINE)) - {"console_scripts"}
     if groups != ({"vllm.general_plugins"} if folders == {"gpt_oss_harmony_vllm"} else set()):
         raise ValueError(f"{wheel.name} has entry points of another program: {sorted(groups)}")
 
 
-def _install(wheels: list[Path], folder: Path) -> Path:
-    """Install wheels into an empty environment; return the folder of its programs."""
-    _run(sys.executable, "-m", "venv", folder / "venv")
-    programs = folder / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
-    _run(programs / "python", "-m", "pip", "install", "--quiet", *wheels)
-    return programs
+def _try_everywhere(wheels: list[Path], version: str, clone: Path, folder: Path) -> None:
+    """Install from an index by each installer with each Python, and try what is installed."""
+    pythons = [path for name in PYTHONS if (path := shutil.which(name)) and _starts(path)]
+    uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
+    with serve_index(wheels, folder / "index") as address:
+        for python in pythons or [sys.executable]:
+            for tool in ("pip", uv) if uv else ("pip",):
+                home = folder / f"{Path(python).name}-{Path(tool).stem}"
+                _run(python, "-m", "venv", home)
+                programs = home / ("Scripts" if sys.platform == "win32" else "bin")
+                names = [f"{_distribution(wheel)}=={version}" for wheel in wheels]
+                _install(tool, programs, address, *names)
+                said = try_installation(programs, version, home)
+                run_readme(programs, clone)
+                if tool == "pip":
+                    _install(tool, programs, address, f"gpt-oss-harmony[test]=={version}")
+                    said += f", {_quick_tests(programs, clone)}"
+                _report(f"{Path(python).name} by {Path(tool).stem}: {said}")
+    if not uv:
+        _report("uv is not installed, so only pip was tried")
+
+
+def _install(tool: str, programs: Path, address: str, *names: str) -> None:
+    """Install distributions by pip, or the program uv, from an index beside PyPI."""
+    python = programs / "python"
+    options = ("--quiet", "--extra-index-url", address, *names)
+    if tool == "pip":
+        _run(python, "-m", "pip", "install", *options)
+    else:
+        _run(tool, "pip", "install", "--python", python, *options)
+
+
+def _starts(python: str) -> bool:
+    """Return whether a program runs; pyenv has some that only name another version."""
+    return subprocess.run([python, "-c", ""], capture_output=True).returncode == 0
+
+
+def _distribution(wheel: Path) -> str:
+    return wheel.name.partition("-")[0].replace("_", "-")
+
+
+@contextlib.contextmanager
+def serve_index(wheels: list[Path], folder: Path) -> Iterator[str]:
+    """Serve wheels as an index of packages does (PEP 503); yield its address."""
+    for wheel in wheels:
+        project = folder / _distribution(wheel)
+        project.mkdir(parents=True)
+        shutil.copy(wheel, project)
+        (project / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            """Log nothing."""
+
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def run_readme(programs: Path, root: Path) -> None:
+    """Run the README's examples; raise a ValueError where one prints something else."""
+    text = (root / "README.md").read_text("utf-8")
+    shown = re.findall(r"^```python\n(.*?)^```\n+(?:```text\n(.*?)^```)?", text, re.M | re.S)
+    code = "\n".join(block for block, _ in shown)
+    printed = _run(programs / "python", "-c", code, cwd=programs)
+    if printed != (said := "".join(output for _, output in shown)):
+        raise ValueError(f"the README's examples print {printed!r}, not {said!r}")
+
+
+def _quick_tests(programs: Path, clone: Path) -> str:
+    """Run the core's tests against the installed packages; return what pytest counts."""
+    tests = [f"tests/{name}" for name in QUICK]
+    options = ("-q", "-p", "no:cacheprovider", "-m", "not slow")
+    printed = _run(programs / "python", "-m", "pytest", *options, *tests, cwd=clone)
+    counted = re.findall(r"^(\d+ passed.*?) in ", printed, re.MULTILINE)
+    return f"{counted[-1]} of the core's quick tests"
 
 
 def try_installation(programs: Path, version: str, folder: Path) -> str:

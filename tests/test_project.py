@@ -225,6 +225,7 @@ def test_a_wheel_reaches_into_no_other_library(
         for file in files:
             archive.writestr(file, "")
         archive.writestr("w-0.1.0.dist-info/METADATA", "Name: w")
+        archive.writestr("w-0.1.0.dist-info/sboms/sbom.cdx.json", "{}")
         if entry_points:
             archive.writestr("w-0.1.0.dist-info/entry_points.txt", entry_points)
     if problem is None:
@@ -232,6 +233,18 @@ def test_a_wheel_reaches_into_no_other_library(
     else:
         with pytest.raises(ValueError, match=problem):
             RELEASE["check_contents"](wheel)
+
+
+def test_a_wheel_has_a_bill_of_materials_that_is_not_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["sbom.py", "--check"])
+    assert runpy.run_path(str(ROOT / "scripts" / "sbom.py"))["main"]() == 0
+    wheel = tmp_path / "w.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("gpt_oss_harmony/__init__.py", "")
+    with pytest.raises(ValueError, match="no bill of materials"):
+        RELEASE["check_contents"](wheel)
 
 
 @pytest.mark.parametrize("name", RELEASE["PACKAGES"])
