@@ -31,6 +31,7 @@ SETTINGS = {
         "json_schema": {"name": "list", "schema": {"type": "array"}, "strict": True},
     },
     "metadata": {"source": "web"},
+    "label": True,
 }
 # Every field that a form has, and some of other forms.
 ROWS: dict[str, dict[str, Any]] = {

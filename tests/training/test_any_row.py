@@ -41,6 +41,7 @@ PREFERENCES: dict[str, dict[str, Any]] = {
     },
     "common beginning": {"chosen": [ASKED, SAID[0]], "rejected": [ASKED, SAID[1]]},
     "labelled": {"prompt": [ASKED], "completion": SAID[:1], "label": False, "score": 1.0},
+    "labelled conversation": {"messages": [ASKED, *SAID, ASKED, SAID[1]], "kto_tag": False},
 }
 
 
@@ -84,7 +85,7 @@ def by_reading(raw: Any, chance: random.Random) -> None:
 
 
 def by_preference(raw: Any, chance: random.Random) -> None:
-    is_labelled = isinstance(raw, dict) and "completion" in raw
+    is_labelled = isinstance(raw, dict) and not {"kto_tag", "completion"}.isdisjoint(raw)
     make = unpaired_preference_example if is_labelled else preference_example
     assert make(raw, on_unused=lambda names: None)["prompt_ids"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_harmony import ConversationError, load_harmony_encoding
-from gpt_oss_harmony.training import IGNORED, TokenSequence
+from gpt_oss_harmony.training import IGNORED, TokenSequence, row_examples
 from gpt_oss_harmony.training.trainers import (
     preference_example,
     rollout_columns,
@@ -223,12 +223,56 @@ def test_a_labelled_completion_has_the_tokens_of_a_pair(row: dict[str, Any], lab
     )
 
 
+CONVERSATIONS: list[dict[str, Any]] = [
+    {"messages": [QUESTION, RIGHT], "label": False},
+    {"messages": [QUESTION, WRONG, QUESTION, RIGHT], "label": "False", "kto_tag": False},
+    {"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]},
+    {"instruction": "q", "output": "a"},
+    {"input": [QUESTION, {"role": "assistant", "content": "a"}]},
+    {"prompt": "q", "completion": "a"},
+    {"messages": [QUESTION, {**WRONG, "channel": "final"}]},
+    {
+        "text": "<|start|>user<|message|>q<|end|>"
+        "<|start|>assistant<|channel|>final<|message|>a<|return|>"
+    },
+]
+
+
+@pytest.mark.parametrize("row", CONVERSATIONS)
+def test_a_bad_answer_is_never_learned_and_goes_to_kto(row: dict[str, Any]) -> None:
+    bad = {"kto_tag": False, **row}
+    with pytest.raises(ConversationError, match="unpaired_preference_example") as caught:
+        row_examples(bad, start_date=DATE)
+    assert caught.value.field in ("label", "kto_tag")
+    good = {name: value for name, value in row.items() if name not in ("label", "kto_tag")}
+    read, made = row_examples({**good, "label": True}, start_date=DATE)
+    assert read.unused == ["label", *(name for name in read.unused if name != "label")]
+    labelled = unpaired_preference_example({**good, "label": False}, start_date=DATE)
+    learned = made.examples[-1]
+    assert labelled["prompt_ids"] + labelled["completion_ids"] == learned.input_ids
+    assert labelled["completion_ids"] == learned.labels[-len(labelled["completion_ids"]) :]
+
+
+def test_only_the_last_answer_of_a_labelled_conversation_is_its_completion() -> None:
+    row = {"messages": [QUESTION, CALL, RESULT, RIGHT], "label": True}
+    made = unpaired_preference_example(row, start_date=DATE)
+    assert ENCODING.decode(made["prompt_ids"]).endswith("<|end|><|start|>assistant")
+    assert ENCODING.decode(made["completion_ids"]).endswith("<|message|>4<|return|>")
+    assert "<|call|>" not in ENCODING.decode(made["completion_ids"])
+
+
 BAD_LABELLED: list[tuple[dict[str, Any], str]] = [
     ({"completion": "4", "label": True}, "prompt: expected a text or a list|prompt: the field is"),
     ({"prompt": "q", "label": True}, "completion: the field is missing"),
     ({"prompt": "q", "completion": "4"}, "label: the field is missing; expected true or false"),
     ({"prompt": "q", "completion": "4", "label": 1}, "label: expected true or false, found 1"),
     ({"prompt": "q", "completion": "4", "label": True, "messages": []}, "messages: the row has a"),
+    ({"messages": [QUESTION, {**RIGHT, "weight": 0.5}], "label": True}, "a preference has no weig"),
+    ({"messages": [QUESTION], "label": True}, "nothing to train on: the conversation has no"),
+    (
+        {"messages": [QUESTION, RIGHT], "label": True, "kto_tag": False},
+        "kto_tag: label has another",
+    ),
     (
         {"prompt": [QUESTION], "completion": [CALL, RESULT, RIGHT], "label": False},
         "completion: holds more than the model samples in one go",

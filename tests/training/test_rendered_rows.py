@@ -57,6 +57,16 @@ def test_only_what_the_model_samples_is_learned(row: dict[str, Any]) -> None:
     assert (read.unused, read.repairs, made.findings) == ([], [], [])
 
 
+def test_a_prompt_with_a_completion_is_not_learned() -> None:
+    """As in the form ``completion``, whose answers before the last question are not learned."""
+    row = {"prompt": f"{ASKED}{SAID}{ASKED}<|start|>assistant", "completion": SAID[18:]}
+    (example,) = row_examples(row)[1].examples
+    text = ENCODING.decode([label for label in example.labels if label != IGNORED])
+    assert text == "<|channel|>final<|message|>ho<|return|>"
+    whole = row_examples({"prompt": row["prompt"] + row["completion"]})[1].examples
+    assert sum(one.trainable_tokens for one in whole) == 2 * example.trainable_tokens
+
+
 def test_damage_is_counted_by_kind_and_may_be_refused() -> None:
     row = {"text": f"{ASKED}<|end|>{SAID}", "source": "hub"}
     read, made = row_examples(row)

@@ -181,6 +181,7 @@ def test_fields_are_counted_under_their_names() -> None:
     assert set(read.unused) == {
         "parallel_tool_calls",
         "metadata",
+        "label",
         "response_format.json_schema.strict",
         "tools[].cache_control",
         "tools[].function.strict",

@@ -35,11 +35,15 @@ def _is_rendered(value: Any) -> bool:
 
 
 class RenderedText(NamedTuple):
-    """The messages of a text, the repairs that they needed, and the columns that have the text."""
+    """The messages of a text, the repairs that they needed, and the columns that have the text.
+
+    The first `asked` messages are those of a prompt with a completion.
+    """
 
     messages: list[Message]
     repairs: list[str]
     columns: list[str]
+    asked: int = 0
 
 
 def read_rendered(row: JsonField) -> RenderedText:
@@ -52,16 +56,18 @@ def read_rendered(row: JsonField) -> RenderedText:
     [None, 'final']
     """
     name = next((name for name in _COLUMNS if _is_rendered(row[name].value)), _COLUMNS[0])
-    columns = [name]
-    text = row[name].text().strip()
+    columns, texts = [name], [row[name].text().strip()]
     if name == "prompt" and isinstance(row["completion"].value, str):
         columns.append("completion")
-        text += row["completion"].text().strip()
-    text = text.removesuffix(_OPENING)  # of a prompt, for the answer that follows
+        texts.append(row["completion"].text().strip())
+    texts[-1] = texts[-1].removesuffix(_OPENING)  # of a prompt, for the answer that follows
     encoding = load_harmony_encoding("HarmonyGptOss")
-    tokens = encoding.encode(text, allowed_special="all")
     parser = StreamableParser(encoding, None, strict=False)
-    parser.process_many(tokens)
+    tokens: list[int] = []
+    asked = 0
+    for text in texts:
+        asked = len(parser.messages)
+        parser.process_many(tokens := encoding.encode(text, allowed_special="all") or tokens)
     parser.process_eos()
     if tokens and tokens[-1] not in STOP_TOKENS:
         raise row[name].error(
@@ -72,4 +78,4 @@ def read_rendered(row: JsonField) -> RenderedText:
     for message in parser.messages:
         if message.author.role is Role.ASSISTANT and message.channel is None:
             repairs.append("no-channel")
-    return RenderedText(parser.messages, repairs, columns)
+    return RenderedText(parser.messages, repairs, columns, asked)

@@ -47,7 +47,36 @@ def as_chat(row: JsonField, form: RowForm) -> JsonField:
         messages = parsed_json(JsonField(chat.get("messages"), "messages"))
         said = [message.value for message in messages.optional_items()]
         chat["messages"] = [{"role": "system", "content": text}, *said]
+    for names, problem in _PAIRS_OF_ANSWERS:
+        if all(chat.get(name) is not None for name in names) and _is_unanswered(chat):
+            raise ConversationError(problem)
     return JsonField(chat)
+
+
+def _is_unanswered(chat: Mapping[str, Any]) -> bool:
+    messages = [*parsed_json(JsonField(chat.get("messages"), "messages")).optional_items()]
+    return not messages or not _is_assistant(messages[-1].value)
+
+
+VERDICTS = ("label", "kto_tag")
+"""Fields of TRL, ms-swift and LLaMA-Factory that say whether a row's last answer is good.
+
+Numbers say nothing here: a `label` is often a class.
+"""
+
+
+def refuse_bad_answer(row: Mapping[str, Any]) -> None:
+    """Raise `ConversationError` if the row says that its answer is bad."""
+    for name in VERDICTS:
+        verdict = row.get(name)
+        if isinstance(verdict, str):
+            verdict = verdict.strip().casefold() != "false"
+        if verdict is False:
+            raise ConversationError(
+                "the row's answer is bad by this field, and must not be learned; for KTO, use "
+                "gpt_oss_harmony.training.trainers.unpaired_preference_example",
+                field=name,
+            )
 
 
 # Detection
@@ -70,8 +99,6 @@ def detect_form(row: Mapping[str, Any]) -> RowForm:
         if fields.keys() >= names:
             raise ConversationError(problem)
     if {"prompt", "completion"} <= fields.keys():
-        if isinstance(row.get("label"), bool):
-            raise ConversationError(_UNPAIRED)
         return "completion"
     if {"instruction", "output"} <= fields.keys():
         return "alpaca"
@@ -149,23 +176,20 @@ def _is_chat_with_channels(row: Mapping[str, Any], messages: Any) -> bool:
     return True
 
 
-_UNPAIRED = (
-    "this is a row of TRL's unpaired preferences (prompt, completion and label), and a bad "
-    "completion must not be learned; for KTO, use "
-    "gpt_oss_harmony.training.trainers.unpaired_preference_example; to train on good completions, "
-    "keep the rows whose label is true, and remove the label"
-)
 _PREFERENCES = (
     "this is a row of preferences ({}), which has two conversations; for DPO, use "
     "gpt_oss_harmony.training.trainers.preference_example; to train on the better answer, write "
     "it as messages"
 )
-_OTHER_FORMS: Sequence[tuple[Set[str], str]] = (
+_PAIRS_OF_ANSWERS: Sequence[tuple[Set[str], str]] = (
     ({"chosen", "rejected"}, _PREFERENCES.format("chosen and rejected, as TRL has them")),
     (
         {"preferred_output", "non_preferred_output"},
         _PREFERENCES.format("preferred_output and non_preferred_output, as OpenAI has them"),
     ),
+)
+_OTHER_FORMS: Sequence[tuple[Set[str], str]] = (
+    *_PAIRS_OF_ANSWERS,
     (
         {"input_ids"},
         "this row has token ids (input_ids), so it was prepared before; use the rows from which "

@@ -51,7 +51,7 @@ from .row_checks import (
     find_in_trained,
 )
 from .row_fields import unused_chat_fields, unused_harmony_fields
-from .row_forms import RowForm, as_chat, detect_form
+from .row_forms import RowForm, as_chat, detect_form, refuse_bad_answer
 from .sequence_plan import untrainable_reason
 
 
@@ -244,6 +244,7 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
     ('sharegpt', 'final')
     """
     row = _row_object(raw)
+    refuse_bad_answer(row.object())
     form = form or detect_form(row.object())
     if form in ("harmony", "rendered"):
         return _harmony_row(row) if form == "harmony" else _rendered_row(row)
@@ -501,11 +502,15 @@ def _harmony_row(row: JsonField) -> ReadRow:
 
 
 def _rendered_row(row: JsonField) -> ReadRow:
-    """Read a row whose text is rendered already; its weight counts for all messages."""
+    """Read a row whose text is rendered already; its weight counts for all messages.
+
+    Those of a prompt with a completion are not learned, as in the form ``completion``.
+    """
     fields = ReadObject(row.object())
     text = read_rendered(JsonField(fields))
     row_weight = _row_weight(JsonField(fields))
     weights = {} if row_weight is None else dict.fromkeys(range(len(text.messages)), row_weight)
+    weights.update(dict.fromkeys(range(text.asked), 0.0))
     unused = [name for name in fields.unread() if name not in text.columns]
     conversation = Conversation.from_messages(text.messages)
     return ReadRow("rendered", conversation, weights, {}, unused, repairs=text.repairs)

@@ -10,8 +10,10 @@ from ...apis.current_date import TODAY, current_date
 from ...conversation.json_field import JsonField
 from ...errors import ConversationError
 from ..examples import IGNORED
+from ..options import TrainingOptions
+from ..rendered_rows import holds_rendered_text
 from ..row_checks import REJECTED_FINDINGS, FindingKind
-from ..row_forms import spoken
+from ..row_forms import VERDICTS, spoken
 from ..rows import row_examples
 from ..token_sequence import TokenSequence
 
@@ -80,9 +82,10 @@ def unpaired_preference_example(
 ) -> dict[str, Any]:
     """Make the columns ``prompt_ids``, ``completion_ids`` and ``label`` of a row, for KTO.
 
-    The row has ``prompt`` and ``completion``, lists of Chat Completions messages or texts, and
-    ``label``: true if the completion is good, false if it is bad. What raises `ConversationError`,
-    and the other arguments, are those of `preference_example`.
+    The row has ``prompt`` and ``completion``, lists of Chat Completions messages or texts, or a
+    conversation in any form that `row_examples` reads, whose last answer is the completion. Its
+    ``label`` (or ``kto_tag``) is true if the completion is good, false if it is bad. What raises
+    `ConversationError`, and the other arguments, are those of `preference_example`.
 
     >>> example = unpaired_preference_example(
     ...     {"prompt": "2 + 2?", "completion": "5", "label": False}
@@ -93,22 +96,26 @@ def unpaired_preference_example(
     field = JsonField(row)
     fields = dict(field.object())
     prompt, completion = field["prompt"], field["completion"]
-    if not isinstance(field["label"].value, bool):
-        raise field["label"].unexpected("true or false")
-    if not field["messages"].is_null:
+    verdict = next((field[name] for name in VERDICTS if not field[name].is_null), field["label"])
+    if not isinstance(verdict.value, bool):
+        raise verdict.unexpected("true or false")
+    for name in VERDICTS:
+        if isinstance(other := fields.pop(name, None), bool) and other != verdict.value:
+            raise field[name].error(f"{verdict.path} has another value; keep one of them")
+    date = current_date(start_date)
+    if holds_rendered_text(fields) or (prompt.is_null and completion.is_null):
+        answered = _last_answer(fields, date, reject)
+    elif not field["messages"].is_null:
         raise field["messages"].error("the row has a prompt and a completion; keep one of both")
-    for name in ("prompt", "completion", "label"):
-        fields.pop(name, None)
-    messages = [*_silent(_messages(prompt, "user")), *_messages(completion, "assistant")]
-    prompt_ids, answer_ids, unused = _sampled_answer(
-        {**fields, "messages": messages}, "completion", current_date(start_date), reject
-    )
+    else:
+        messages = [*_silent(_messages(prompt, "user")), *_messages(completion, "assistant")]
+        for name in ("prompt", "completion"):
+            fields.pop(name, None)
+        chat = {**fields, "messages": messages}
+        answered = _sampled_answer(chat, "completion", date, reject)
+    prompt_ids, answer_ids, unused = answered
     _name_unused(unused, on_unused)
-    return {
-        "prompt_ids": prompt_ids,
-        "completion_ids": answer_ids,
-        "label": field["label"].value,
-    }
+    return {"prompt_ids": prompt_ids, "completion_ids": answer_ids, "label": verdict.value}
 
 
 def _silent(prompt: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -135,6 +142,19 @@ def _sampled_answer(
     if others or IGNORED in example.labels[start:]:
         problem = "holds more than the model samples in one go; end it with a call or an answer"
         raise ConversationError(problem, field=name)
+    return example.input_ids[:start], example.input_ids[start:], read.unused
+
+
+def _last_answer(
+    row: Mapping[str, Any], date: str | None, reject: Collection[FindingKind]
+) -> tuple[list[int], list[int], Sequence[str]]:
+    """Return what `_sampled_answer` does, for the last that the model samples in a conversation."""
+    options = TrainingOptions(turns="last")
+    read, made = row_examples(row, options, start_date=date, reject=reject)
+    example = made.examples[-1]
+    if read.weights.get(example.messages[-1].message, 1.0) != 1.0:
+        raise ConversationError("a preference has no weights; remove the weight", field="messages")
+    start = len(example) - example.labels[::-1].index(IGNORED)
     return example.input_ids[:start], example.input_ids[start:], read.unused
 
 
