@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import json
 import re
 from pathlib import Path
@@ -122,6 +123,7 @@ def test_every_block_has_a_test() -> None:
         "DPO": 2,
         "KTO": 2,
         "GRPO": 2,
+        "One sequence for a row": 1,
         "renderers, verifiers, prime-rl": 2,
         "tinker-cookbook": 1,
         "Megatron and NeMo": 1,
@@ -183,6 +185,23 @@ def test_grpo(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         [QUESTION], tools=with_tools.tools, add_generation_prompt=True, tokenize=False, **arguments
     )
     assert f"Current date: {current_date()}\n" in prompt
+
+
+def test_one_sequence(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"messages": [QUESTION, {**ANSWER, "thinking": "Hm."}] * turns} for turns in (3, 1)]
+    (tmp_path / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = PrepareSettings(one_sequence=True)
+    prepare(tmp_path / "chats.jsonl", tmp_path / "data", settings, workers=1)
+    monkeypatch.chdir(tmp_path)
+    arguments = functools.partial(transformers.TrainingArguments, **SMALL, learning_rate=0.1)
+    loaded_last = importlib.import_module("transformers")  # it replaces itself when it is used
+    monkeypatch.setattr(loaded_last, "TrainingArguments", arguments)
+    trainer = run_alone("One sequence for a row", model=copy.deepcopy(loaded[0]))["trainer"]
+    assert losses(trainer)[1] < losses(trainer)[0]
+    (batch,) = trainer.get_train_dataloader()
+    full, sliding = (batch["attention_mask"][f"{kind}_attention"] for kind in ("full", "sliding"))
+    assert full.shape == sliding.shape == (2, 1, *[batch["input_ids"].shape[1]] * 2)
+    assert bool((full == 0).sum() > (sliding == 0).sum())
 
 
 # Other packages

@@ -154,6 +154,12 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             help="put several examples into one sequence of up to --context-length tokens",
         )
         parser.add_argument(
+            "--one-sequence",
+            action="store_true",
+            help="write the examples of a row as one sequence, in which what they share stands "
+            "once; the trainer needs a mask of the column visible_until",
+        )
+        parser.add_argument(
             "--loss-weights",
             action="store_true",
             help="add a column with the weight of each token, from the field weight of a message: "
@@ -266,6 +272,12 @@ def _check(arguments: argparse.Namespace) -> None:
         )
     if arguments.pack and arguments.context_length is None:
         raise UsageError("--pack needs --context-length, the length of the sequences")
+    if arguments.one_sequence and arguments.target == "megatron":
+        raise UsageError("--one-sequence needs a mask that Megatron's data sets cannot hold")
+    if arguments.one_sequence and "attention_mask" in (arguments.columns or ()):
+        raise UsageError(
+            "--one-sequence needs another mask than the column attention_mask; remove that column"
+        )
     if arguments.similarity is not None and arguments.deduplicate != "near":
         raise UsageError("--similarity needs --deduplicate near")
     if arguments.target == "megatron" and "labels" not in (arguments.columns or ["labels"]):
@@ -305,6 +317,7 @@ def _settings(arguments: argparse.Namespace) -> PrepareSettings:
         form=arguments.form,
         start_date=arguments.date,
         pack=arguments.pack,
+        one_sequence=arguments.one_sequence,
         loss_weights=arguments.loss_weights,
         columns=None if arguments.columns is None else tuple(arguments.columns),
         megatron=arguments.target == "megatron",

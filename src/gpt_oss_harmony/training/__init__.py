@@ -26,7 +26,7 @@ from .examples import (
     training_examples,
 )
 from .options import TrainingOptions
-from .packing import PackedSequence, pack, packed_groups
+from .packing import BranchedSequence, PackedSequence, branch, pack, packed_groups
 from .row_checks import FINDINGS, REJECTED_FINDINGS, Finding
 from .rows import ReadRow, RejectedRow, RowExamples, row_examples, stream_examples
 from .sequence_plan import untrainable_reason
@@ -37,6 +37,7 @@ __all__ = [
     "FINDINGS",
     "IGNORED",
     "REJECTED_FINDINGS",
+    "BranchedSequence",
     "Finding",
     "PackedSequence",
     "PromptDifference",
@@ -49,6 +50,7 @@ __all__ = [
     "TokenSpan",
     "TrainingExample",
     "TrainingOptions",
+    "branch",
     "find_prompt_difference",
     "find_template_difference",
     "inference_prompt",

@@ -1,4 +1,4 @@
-"""Packing examples of many lengths into sequences of one length, with the start of each."""
+"""Several examples in one sequence: one after the other, or with what they share written once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
-from .examples import TrainingExample
+from .examples import IGNORED, TrainingExample
 
 
 @dataclass(frozen=True)
@@ -83,3 +84,97 @@ def packed_groups(lengths: Sequence[int], capacity: int) -> list[list[int]]:
         if room > length:
             insort(rooms, (room - length, group))
     return sorted(sorted(group) for group in groups)
+
+
+# Branches
+
+
+class Branch(NamedTuple):
+    """The tokens of an example from `start` on; those before are in earlier branches."""
+
+    example: TrainingExample
+    start: int
+
+
+@dataclass(frozen=True)
+class BranchedSequence:
+    """Examples of one conversation, in which a beginning that several have in common stands once.
+
+    The reasoning of a turn is only in the turn's own example. So its tokens form a branch, which
+    the later turns do not see: a token sees itself, and each token before it whose `visible_until`
+    is greater than its own index. Among those, its `position_ids` count from 0 without gaps. With
+    this mask and these positions, a model computes for each label what it computes for the example
+    alone. A branch repeats the last token that it shares, so that no label crosses a boundary.
+    """
+
+    branches: Sequence[Branch]
+
+    @property
+    def input_ids(self) -> list[int]:
+        """The tokens of all branches."""
+        return [token for example, start in self.branches for token in example.input_ids[start:]]
+
+    @property
+    def labels(self) -> list[int]:
+        """The labels; each of an example is there once."""
+        return [label for example, start in self.branches for label in example.labels[start:]]
+
+    def __len__(self) -> int:
+        """Count the tokens."""
+        return sum(len(example) - start for example, start in self.branches)
+
+    def position_ids(self) -> list[int]:
+        """Return the position of each token in its example."""
+        return [at for example, start in self.branches for at in range(start, len(example))]
+
+    def visible_until(self) -> list[int]:
+        """Return for each token the index of the first later token that does not see it."""
+        until: list[int] = []
+        path: list[int] = []  # the indices of the tokens that the branch sees
+        for example, start in self.branches:
+            for index in path[start:]:
+                until[index] = len(until)
+            added = range(len(until), len(until) + len(example) - start)
+            path[start:] = added
+            until += [0] * len(added)
+        for index in path:
+            until[index] = len(until)
+        return until
+
+    def loss_weights(self) -> list[float]:
+        """Return the weight of each label."""
+        return [
+            weight for example, start in self.branches for weight in example.loss_weights()[start:]
+        ]
+
+
+def branch(
+    examples: Sequence[TrainingExample], context_length: int | None = None
+) -> list[BranchedSequence]:
+    """Put the examples of a conversation into one sequence, or several of `context_length` tokens.
+
+    An example of more tokens than that has a sequence of its own.
+    """
+    sequences: list[list[Branch]] = []
+    length = 0
+    for example in examples:
+        start = _shared_tokens(sequences[-1][-1].example, example) if sequences else 0
+        length += len(example) - start
+        if not sequences or (context_length is not None and length > context_length):
+            start, length = 0, len(example)
+            sequences.append([])
+        sequences[-1].append(Branch(example, start))
+    return [BranchedSequence(branches) for branches in sequences]
+
+
+def _shared_tokens(earlier: TrainingExample, later: TrainingExample) -> int:
+    """Count the first tokens that both have, up to the one before the later example's own."""
+    first = next(index for index, label in enumerate(later.labels) if label != IGNORED)
+    same, end = 0, min(len(earlier), first)
+    while same < end:  # by halves, because lists are compared faster than their items
+        middle = (same + end + 1) // 2
+        if earlier.input_ids[same:middle] == later.input_ids[same:middle]:
+            same = middle
+        else:
+            end = middle - 1
+    return max(0, same - 1)

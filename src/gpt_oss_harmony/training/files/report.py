@@ -42,6 +42,7 @@ class TokenReport:
     - `lengths`: the examples by their length in tokens.
     - `too_long`: the messages that do not fit into the context.
     - `repeated`: the tokens of messages that an earlier example of the same row has as well.
+    - `shared`: the tokens that examples in one sequence share, and that are written once.
     - `duplicates`: the rejected rows that repeat an earlier one, by the kind.
     - `reasons`: the rejected rows, by the reason without its names and numbers.
     - `unused`: the rows that have a field which is not in their examples, by its name.
@@ -58,6 +59,7 @@ class TokenReport:
     sequences: int = 0
     too_long: int = 0
     repeated: int = 0
+    shared: int = 0
     duplicates: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     forms: Counter[str] = field(default_factory=Counter)
@@ -270,6 +272,12 @@ class TokenReport:
                 f"{share} of the tokens are repeated ({factor:.1f} times the work): a row with "
                 "reasoning in several turns has an example for each of them"
             )
+            if self.shared:
+                written = total - self.shared
+                lines.append(
+                    f"in one sequence a row, {written:,} of these {total:,} tokens are written "
+                    f"({written / (total - self.repeated):.1f} times the work)"
+                )
         lines += self._text_of_contents()
         if not self.examples:
             return "\n".join(lines)

@@ -24,7 +24,7 @@ from ...conversation.messages import Message, Role
 from ...errors import HarmonyError
 from ..examples import TrainingExample
 from ..options import TrainingOptions
-from ..packing import packed_groups
+from ..packing import BranchedSequence, branch, packed_groups
 from ..row_checks import FINDINGS, REJECTED_FINDINGS, FindingKind
 from ..row_forms import RowForm
 from ..rows import RejectedRow, RowDates, row_examples
@@ -73,6 +73,8 @@ class PrepareSettings:
       than this, as a multiple of its size and in total.
     - `source_field`: the field of a row that names its source in the report; None for its file.
     - `pack`: put several examples in one sequence of `training.context_length` tokens.
+    - `one_sequence`: write the examples of a row as one `BranchedSequence`, or several of
+      `training.context_length` tokens.
     - `loss_weights`: write a column with the weights of messages.
     - `columns`: the columns from `COLUMNS` in addition to the tokens; None for labels and masks.
     - `megatron`: also write Megatron's indexed data sets of the tokens and the labels.
@@ -89,6 +91,7 @@ class PrepareSettings:
     unpacked_bytes: int = UNPACKED_BYTES
     source_field: str | None = None
     pack: bool = False
+    one_sequence: bool = False
     loss_weights: bool = False
     columns: tuple[str, ...] | None = None
     megatron: bool = False
@@ -100,6 +103,8 @@ class PrepareSettings:
             raise ValueError(f"findings are {', '.join(FINDINGS)}, not {sorted(self.reject)}")
         if self.megatron and "labels" not in (self.columns or ("labels",)):
             raise ValueError("Megatron's data sets need the column labels")
+        if self.one_sequence and (self.megatron or "attention_mask" in (self.columns or ())):
+            raise ValueError("one_sequence needs a mask that neither Megatron nor a column has")
         if self.pack and self.training.context_length is None:
             raise ValueError("packing needs a context_length: the length of the sequences")
         if not 0.1 <= self.similarity <= 1:
@@ -142,6 +147,8 @@ class Columns:
         self._ids = array("i")
         self._labels = array("i")
         self._weights = array("f")
+        self._positions = array("i")
+        self._visible = array("i")
         self._lengths: list[int] = []
 
     @property
@@ -191,16 +198,28 @@ class Columns:
             sum(example.trainable_tokens for example in made.examples),
             len(made.too_long),
         )
-        for example in made.examples:
-            self._ids.fromlist(example.input_ids)
-            self._labels.fromlist(example.labels)
-            if settings.loss_weights:
-                self._weights.fromlist(example.loss_weights())
-            self._lengths.append(len(example))
         report.add_examples(made.examples, row.conversation.messages)
+        self._add(made.examples, report)
         if on_examples is not None:
             on_examples(row.conversation.messages, made.examples)
         return None
+
+    def _add(self, examples: Sequence[TrainingExample], report: TokenReport) -> None:
+        """Add the examples of a row, each as a sequence, or all as one."""
+        settings = self._settings
+        sequences: Sequence[TrainingExample | BranchedSequence] = examples
+        if settings.one_sequence:
+            sequences = branched = branch(examples, settings.training.context_length)
+            report.shared += sum(map(len, examples)) - sum(map(len, branched))
+            for one in branched:
+                self._positions.fromlist(one.position_ids())
+                self._visible.fromlist(one.visible_until())
+        for sequence in sequences:
+            self._ids.fromlist(sequence.input_ids)
+            self._labels.fromlist(sequence.labels)
+            if settings.loss_weights:
+                self._weights.fromlist(sequence.loss_weights())
+            self._lengths.append(len(sequence))
 
     def take_table(self) -> pa.Table:
         """Make the table, a row for each example or each packed sequence, and begin anew."""
@@ -221,6 +240,9 @@ class Columns:
         if self._settings.loss_weights:
             values["loss_weights"] = np.frombuffer(self._weights, dtype=np.float32)
         lengths = np.array(self._lengths, dtype=np.int64)
+        if self._settings.one_sequence:
+            values["position_ids"] = np.frombuffer(self._positions, dtype=np.int32)
+            values["visible_until"] = np.frombuffer(self._visible, dtype=np.int32)
         if not self._settings.pack:
             offsets = np.concatenate([[0], np.cumsum(lengths)])
             return pa.table({name: _lists(column, offsets) for name, column in values.items()})
@@ -234,6 +256,12 @@ class Columns:
         counts = np.cumsum([0, *map(len, groups)])
         ends = np.concatenate([[0], np.cumsum(lengths[order])])[counts]
         columns = {name: _lists(column[indices], ends) for name, column in values.items()}
+        if self._settings.one_sequence:  # the indices count from the start of the packed sequence
+            packed = np.concatenate([[0], np.cumsum(lengths[order])[:-1]])
+            packed -= np.repeat(ends[:-1], np.diff(counts))
+            moved = values["visible_until"][indices] + np.repeat(packed, lengths[order])
+            columns["visible_until"] = _lists(moved.astype(np.int32), ends)
+            return pa.table(columns)
         positions = (indices - np.repeat(starts[order], lengths[order])).astype(np.int32)
         columns["position_ids"] = _lists(positions, ends)
         columns["seq_lengths"] = _lists(lengths[order], counts)
