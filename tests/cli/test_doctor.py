@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from gpt_oss_harmony import engines
 from gpt_oss_harmony.cli import doctor, main
 from gpt_oss_harmony.cli.doctor import Finding, examine
 from gpt_oss_harmony.engines.memory_plan import PUBLISHED_FIGURES
@@ -27,9 +29,14 @@ SMALL_CARD = Machine(
 
 
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def computer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with PyTorch, whether or not it is installed, and with folders of its own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    versions = {"torch": "2.13.0+cpu", "transformers": "5.23.0", "accelerate": "1.10"}
+    installed = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: installed(name) or versions.get(name))
+    monkeypatch.setattr(engines, "devices", SimpleNamespace(find_machine=None), raising=False)
 
 
 def findings(model: str, machine: Machine, **options: Any) -> list[Finding]:
@@ -153,7 +160,7 @@ def test_a_driver_that_fails_is_an_error() -> None:
 def test_the_exit_code_and_the_json(
     machine: Machine, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("gpt_oss_harmony.engines.devices.find_machine", lambda: machine)
+    monkeypatch.setattr(engines, "devices", SimpleNamespace(find_machine=lambda: machine))
     words = ["doctor", "openai/gpt-oss-120b", "--port", "0"]
     assert exit_code(words) == code
     text = capsys.readouterr().out

@@ -387,7 +387,7 @@ MISSING = "there is no folder '{path}'; name a folder with a model, a model on t
     [
         ("nowhere", MISSING),
         ("a file", "{path} is a file; name the folder that it is in"),
-        ("cut", "cannot load the model '{path}': "),
+        pytest.param("cut", "cannot load the model '{path}': ", marks=pytest.mark.slow),
         ("no model", "the folder '{path}' has no config.json"),
         ("models/nowhere", "there is no model 'models/nowhere' on this disk, and "),
     ],

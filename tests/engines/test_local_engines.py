@@ -23,6 +23,8 @@ from support.engine_contract import CHECKS, ENCODING, OPEN_PROMPT, PROMPT, SHORT
 WRITER = Path(__file__).parents[2] / "scripts" / "demo_model" / "gguf_file.py"
 KINDS = ("gguf", "mlx")
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="session")
 def gguf_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -61,7 +63,6 @@ def engines(loop: asyncio.AbstractEventLoop, gguf_file: Path) -> Iterator[Engine
         loop.run_until_complete(engine.close())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_the_contract(
@@ -87,7 +88,6 @@ def tokens_of(
     return [sampled.token for sampled in found]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", ["What is 27 + 45?", "Hello!", "What is the capital of Peru?"])
 def test_all_engines_compute_the_same_model(
@@ -142,7 +142,6 @@ def test_mlx_says_where_it_runs(engines: Engines) -> None:
     assert engines["mlx"].origin.endswith(("in MLX on the CPU", "in MLX on the GPU"))
 
 
-@pytest.mark.slow
 def test_mlx_reads_what_a_grammar_forces_at_once(
     loop: asyncio.AbstractEventLoop, engines: Engines
 ) -> None:
@@ -294,7 +293,6 @@ def test_mlx_names_another_model_and_damaged_files(tmp_path: Path) -> None:
     assert "MLX cannot load the model" in failure(tmp_path)
 
 
-@pytest.mark.slow
 def test_the_self_check_of_mlx_finds_a_wrong_window(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlx_lm")
     from mlx_lm.models import gpt_oss

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,11 @@ from huggingface_hub import constants
 
 from gpt_oss_harmony.engines import EngineError, open_engine
 
-TRANSFORMERS = "gpt_oss_harmony.engines.transformers_engine.TransformersEngine"
+
+def load_with(monkeypatch: pytest.MonkeyPatch, load: Callable[..., None]) -> None:
+    """Let Transformers load models in another way; it need not be installed."""
+    module = SimpleNamespace(TransformersEngine=SimpleNamespace(load=load))
+    monkeypatch.setitem(sys.modules, "gpt_oss_harmony.engines.transformers_engine", module)
 
 
 class Hub:
@@ -141,7 +146,7 @@ def test_a_name_that_the_hub_has_is_left_to_transformers(
     def load(folder: str, *, name: str) -> None:
         loaded.append(name)
 
-    monkeypatch.setattr(f"{TRANSFORMERS}.load", load)
+    load_with(monkeypatch, load)
     asyncio.run(open_engine("somebody/something"))
     assert loaded == ["somebody/something"]
 
@@ -154,6 +159,6 @@ def test_a_name_on_this_disk_is_not_asked_for(
     (stored / "refs" / "main").write_text("abc")
     (stored / "snapshots" / "abc").mkdir(parents=True)
     (stored / "snapshots" / "abc" / "config.json").write_text("{}")
-    monkeypatch.setattr(f"{TRANSFORMERS}.load", lambda *_, **__: None)
+    load_with(monkeypatch, lambda *_, **__: None)
     asyncio.run(open_engine("somebody/something", cache_dir=str(tmp_path / "cache")))
     assert hub.paths == []

@@ -79,7 +79,7 @@ def question(random: Random) -> str:
 def test_the_demo_model_answers_as_in_transformers(
     loop: asyncio.AbstractEventLoop, demo: Engine, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
     from transformers import AutoModelForCausalLM
 
     from gpt_oss_harmony.engines.demo_model import demo_model_folder
@@ -141,7 +141,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_random_models_of_every_shape(shape: str, tmp_path: Path) -> None:
     """Whole, in parts, and several at once."""
-    torch = pytest.importorskip("torch")
+    import torch
     from transformers import GptOssConfig, GptOssForCausalLM
 
     torch.manual_seed(3)

@@ -18,10 +18,11 @@ TEXT = "<|start|>user<|message|>What is 27 + 45?<|end|><|start|>assistant<|chann
 TOKENS = ENCODING.encode(TEXT, allowed_special="all")
 
 
+@pytest.mark.slow
 def test_engines_score_as_the_model_does(
     demo: Engine, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
     from transformers import AutoModelForCausalLM
 
     from gpt_oss_harmony.engines import TransformersEngine

@@ -1,7 +1,8 @@
 """Which files have slow tests: the others need not be imported to find that.
 
 To import and collect all files takes half a minute of each process, which `make test` and
-`make test-slow` start several of.
+`make test-slow` start several of. A file that imports PyTorch, or a package that brings it, is one
+of slow tests: `make test` does not install it.
 """
 
 from __future__ import annotations
@@ -15,26 +16,34 @@ import pytest
 QUICK, SLOW = "not slow", "slow"
 """What the two runs select with the option ``-m``."""
 
-_ALL_SLOW = re.compile(r"^pytestmark = (\[[^]]*)?pytest\.mark\.slow\b", re.MULTILINE)
+_ALL_SLOW = re.compile(
+    r"^(pytestmark = (\[[^]]*)?pytest\.mark\.slow"
+    r"|(import|from) (mlx|mlx_lm|torch|transformers|trl))\b",
+    re.MULTILINE,
+)
 _SOME_SLOW = re.compile(r"\bpytest\.mark\.slow\b")
 _SHARED = re.compile(r"\bsupport\.(\w+)")
 _SUPPORT = Path(__file__).parent
 
 
 @cache
-def _marks(path: Path) -> bool:
-    return bool(_SOME_SLOW.search(path.read_text("utf-8")))
+def _has(pattern: re.Pattern[str], path: Path) -> bool:
+    """Return whether a file, or a module of `support` that it names, has the pattern."""
+    text = path.read_text("utf-8")
+    shared = (_SUPPORT / f"{name}.py" for name in _SHARED.findall(text))
+    return bool(pattern.search(text)) or any(
+        pattern.search(file.read_text("utf-8")) for file in shared if file.exists()
+    )
 
 
 def only_slow(path: Path) -> bool:
-    """Return whether a file marks all its tests as slow, in `pytestmark`."""
-    return bool(_ALL_SLOW.search(path.read_text("utf-8")))
+    """Return whether all tests of a file are slow: by `pytestmark`, or by what it imports."""
+    return _has(_ALL_SLOW, path)
 
 
 def some_slow(path: Path) -> bool:
-    """Return whether a file, or a module of `support` that it names, marks tests as slow."""
-    shared = (_SUPPORT / f"{name}.py" for name in _SHARED.findall(path.read_text("utf-8")))
-    return _marks(path) or any(_marks(file) for file in shared if file.exists())
+    """Return whether a file has slow tests, or names a module of `support` that marks them."""
+    return only_slow(path) or _has(_SOME_SLOW, path)
 
 
 class SlowFiles:
@@ -44,8 +53,9 @@ class SlowFiles:
         """Leave a file out, unless it may have tests of this run."""
         if collection_path.suffix != ".py":
             return None
-        if collection_path.parent == _SUPPORT and ">>>" not in collection_path.read_text("utf-8"):
-            return True  # it has neither tests nor examples
+        is_test = collection_path.name.startswith("test_")
+        if not is_test and ">>>" not in collection_path.read_text("utf-8"):
+            return True
         selected = config.getoption("markexpr")
         if selected not in (QUICK, SLOW):
             return None
@@ -55,7 +65,10 @@ class SlowFiles:
 
     @pytest.hookimpl(tryfirst=True)  # before those that are not selected are taken out
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Fail where the slow run would not look for a slow test."""
+        """Mark the tests of slow files; fail where the slow run would not look for a slow test."""
+        for item in items:
+            if only_slow(item.path):
+                item.add_marker("slow")
         unseen = {i.path for i in items if i.get_closest_marker("slow") and not some_slow(i.path)}
         if unseen:
             names = ", ".join(sorted(str(path) for path in unseen))

@@ -10,10 +10,9 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from gpt_oss_harmony.training.files.loading import MixedRows, PreparedRows  # noqa: E402
+from gpt_oss_harmony.training.files.loading import MixedRows, PreparedRows
 
 
 def folder(path: Path, first: int, count: int) -> Path:

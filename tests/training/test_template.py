@@ -172,6 +172,7 @@ CASES = {
 LATER = {"call-arguments", "several-calls", "tool-result"}
 
 
+@pytest.mark.slow  # TRL brings PyTorch
 @pytest.mark.parametrize("name", CASES)
 def test_differences(name: str) -> None:
     case = CASES[name]
@@ -205,12 +206,14 @@ AGREED: dict[str, tuple[Any, bool]] = {
 }
 
 
+@pytest.mark.slow  # TRL brings PyTorch
 @pytest.mark.parametrize("name", AGREED)
 def test_agreement(name: str) -> None:
     chat, training = AGREED[name]
     assert find_template_difference(chat, hub_template(), date=DATE, training=training) is None
 
 
+@pytest.mark.slow  # TRL brings PyTorch
 def test_a_difference_says_where_it_stands() -> None:
     difference = find_template_difference([SYSTEM, USER], hub_template(), date=DATE)
     assert difference is not None
@@ -278,6 +281,7 @@ def test_nothing_trainable() -> None:
         find_template_difference([USER], "", date=DATE, training=True)
 
 
+@pytest.mark.slow  # TRL brings PyTorch
 def test_options_are_those_of_the_rendering() -> None:
     options = TrainingOptions(header_style="reference")
     difference = find_template_difference(
