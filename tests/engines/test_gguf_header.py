@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -16,7 +17,6 @@ from gpt_oss_harmony.engines.gguf_conversion import (
     converted_file,
     llama_cpp_header,
 )
-from gpt_oss_harmony.engines.gguf_engine import plan_gguf
 from gpt_oss_harmony.engines.gguf_header import TENSOR_TYPES, is_gguf, read_gguf_header
 from support.examples import examples
 from support.gguf_files import SIZES, TOKENS, write_model
@@ -93,38 +93,48 @@ def test_other_files_are_no_gguf(tmp_path: Path) -> None:
 # What a file needs
 
 
+def plan(*given: Any) -> Any:
+    """Call `plan_gguf`, whose module needs the extra ``llamacpp``."""
+    from gpt_oss_harmony.engines.gguf_engine import plan_gguf
+
+    return plan_gguf(*given)
+
+
+@pytest.mark.slow
 def test_another_architecture_is_named(tmp_path: Path) -> None:
     header = read_gguf_header(write_model(tmp_path / "llama.gguf", "llama"))
     with pytest.raises(EngineError, match="of the architecture 'llama', and harmony is the format"):
-        plan_gguf(header, None, None, 1)
+        plan(header, None, None, 1)
     header = read_gguf_header(write_model(tmp_path / "blob", "gptoss", of_ollama=True))
     with pytest.raises(EngineError, match=r"'harmony models --convert .*blob' copies it once"):
-        plan_gguf(header, None, None, 1)
+        plan(header, None, None, 1)
 
 
+@pytest.mark.slow
 def test_a_missing_part_is_named(tmp_path: Path) -> None:
     values = {"split.count": 2, "split.no": 0}
     first = write_model(tmp_path / "m-00001-of-00002.gguf", values=values)
     with pytest.raises(EngineError, match=r"one of 2 parts, and m-00002-of-00002\.gguf is not"):
-        plan_gguf(read_gguf_header(first), None, None, 1)
+        plan(read_gguf_header(first), None, None, 1)
     second = write_model(tmp_path / "m-00002-of-00002.gguf")
     both = first.stat().st_size + second.stat().st_size
-    assert plan_gguf(read_gguf_header(first), None, None, 1).weights == both
+    assert plan(read_gguf_header(first), None, None, 1).weights == both
 
 
+@pytest.mark.slow
 def test_the_memory_lowers_what_was_not_asked_for(file: Path) -> None:
     header = read_gguf_header(file)
-    whole = plan_gguf(header, None, None, 16)
+    whole = plan(header, None, None, 16)
     assert (whole.context_length, whole.max_requests) == (4096, 16)
-    assert plan_gguf(header, whole.needed, None, 16) == whole._replace(free=whole.needed)
-    less = plan_gguf(header, whole.needed - 1, None, 16)
+    assert plan(header, whole.needed, None, 16) == whole._replace(free=whole.needed)
+    less = plan(header, whole.needed - 1, None, 16)
     assert (less.context_length, less.max_requests) == (4096, 8)
     assert less.needed <= whole.needed - 1
-    one = plan_gguf(header, None, 100, 1)
+    one = plan(header, None, 100, 1)
     with pytest.raises(EngineError, match=r"does not fit into the memory: .* are free; end other"):
-        plan_gguf(header, one.needed - 1, 100, 16)
+        plan(header, one.needed - 1, 100, 16)
     with pytest.raises(EngineError, match="has at most 4,096 tokens, not 5,000"):
-        plan_gguf(header, None, 5000, 1)
+        plan(header, None, 5000, 1)
 
 
 # Ollama's file

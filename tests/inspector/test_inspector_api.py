@@ -759,7 +759,7 @@ REFUSED: dict[str, tuple[str, Any, int, str | None, str]] = {
     "too deep": ("render", "[" * 100_000, 400, None, "nested too deeply"),
     "deep": ("render", '{"source":' + '{"a":' * 500 + "1" + "}" * 501, 422, None, "source is nes"),
     "a list": ("render", [], 422, None, "expected an object"),
-    "no source": ("render", {}, 422, "source", "required"),
+    "no source": ("render", {}, 422, "source", "missing"),
     "another field": ("render", {"source": {}, "colour": 1}, 422, "colour", "not permitted"),
     "a text": ("render", {"source": "hi"}, 422, "source", "a list of messages"),
     "nothing known": ("render", {"source": {"a": 1}}, 422, None, "expected messages"),
@@ -813,7 +813,7 @@ REFUSED: dict[str, tuple[str, Any, int, str | None, str]] = {
     ),
     "a long number": ("parse", {"input": "1" * 30}, 422, None, "expected token ids"),
     "another role": ("parse", {"input": "", "role": "bot"}, 422, "role", "'assistant'"),
-    "no input": ("parse", {}, 422, "input", "required"),
+    "no input": ("parse", {}, 422, "input", "missing"),
     "a choice": (
         "allowed", {"source": CHAT, "tool_choice": {"type": "function", "name": "no"}}, 422, None,
         "'no' is not declared; declared tools: functions.now",
@@ -835,7 +835,7 @@ REFUSED: dict[str, tuple[str, Any, int, str | None, str]] = {
         "append", {"source": CHAT, "messages": [{"role": "system", "content": "x"}]}, 422,
         "messages", "of the user, the assistant or a tool",
     ),
-    "no format": ("export", {"source": CHAT}, 422, "format", "required"),
+    "no format": ("export", {"source": CHAT}, 422, "format", "missing"),
     "nothing trainable": (
         "export", {"source": {"input": "hi"}, "ending": "training", "format": "python"}, 422,
         "ending", "no message of this conversation is trainable",

@@ -18,7 +18,7 @@ QUICK, SLOW = "not slow", "slow"
 
 _ALL_SLOW = re.compile(
     r"^(pytestmark = (\[[^]]*)?pytest\.mark\.slow"
-    r"|(import|from) (mlx|mlx_lm|torch|transformers|trl))\b",
+    r"|(try:\n    )?(import|from) (mlx|mlx_lm|torch|transformers|trl))\b",
     re.MULTILINE,
 )
 _SOME_SLOW = re.compile(r"\bpytest\.mark\.slow\b")
