@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from llguidance import LLMatcher, LLTokenizer
@@ -17,13 +18,22 @@ from gpt_oss_harmony.grammar import GrammarError, enforceable_schema
 from gpt_oss_harmony.grammar.json_schema import JSON_OPTIONS
 from gpt_oss_harmony.grammar.xgrammar_schema import xgrammar_schema
 
-__all__ = ["ENGINES", "Accepts", "Refused"]
+__all__ = [
+    "ENGINES",
+    "SECONDS",
+    "Accepts",
+    "EngineProcess",
+    "EngineStopped",
+    "EngineTooSlow",
+    "Refused",
+]
 
 Accepts: TypeAlias = Callable[[str], bool]
 Compile: TypeAlias = Callable[[Any], Accepts]
 
 _TOKENIZER = LLTokenizer("byte")
-_SECONDS = 20
+SECONDS = 5.0
+"""The seconds of the processor that an engine may take for a schema, or for a text."""
 
 
 class Refused(Exception):
@@ -74,46 +84,92 @@ def _tag(schema: Any) -> Any:
     return {"type": "structural_tag", "format": wanted}
 
 
+class EngineStopped(Exception):
+    """An engine crashed; its process has ended."""
+
+
+class EngineTooSlow(EngineStopped):
+    """An engine took too many seconds of the processor."""
+
+
+class EngineProcess:
+    """An engine in a process of its own, which is replaced when it takes too long or crashes.
+
+    `serve` runs in the process. It sends None when the engine is there, and then an answer for each
+    question.
+    """
+
+    def __init__(
+        self, serve: Callable[[Connection, str], None], engine: str, seconds: float
+    ) -> None:
+        self._serve, self._engine, self._seconds = serve, engine, seconds
+        self._process: Any = None
+
+    def ask(self, question: Any) -> Any:
+        """Return the answer to a question; raises `EngineStopped`."""
+        try:
+            if self._process is None:
+                self._start()
+            self._connection.send(question)
+            latest = self._processor_seconds() + self._seconds
+            while not self._connection.poll(0.2):
+                if self._processor_seconds() > latest:
+                    self.close()
+                    raise EngineTooSlow(f"it took more than {self._seconds:g} s")
+            return self._connection.recv()
+        except (EOFError, OSError) as error:
+            self.close()
+            raise EngineStopped("it crashed") from error
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        arguments = (theirs, self._engine)
+        self._process = context.Process(target=self._serve, args=arguments, daemon=True)
+        self._process.start()
+        theirs.close()
+        self._connection.recv()
+
+    def _processor_seconds(self) -> float:
+        """Read what the system has counted for the process."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+
 @contextmanager
 def _in_process(engine: str, write: Callable[[Any], Any] = _plain) -> Iterator[Compile]:
-    """Run an engine in a process of its own, which is replaced when it hangs or crashes."""
-    context = multiprocessing.get_context("spawn")
-    workers: list[tuple[Any, Connection]] = []
-
-    def ask(request: tuple[str, str]) -> Any:
-        if not workers:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, engine), daemon=True)
-            process.start()
-            theirs.close()
-            workers.append((process, ours))
-        process, connection = workers[0]
-        try:
-            connection.send(request)
-            if connection.poll(_SECONDS):
-                return connection.recv()
-            problem = f"it took more than {_SECONDS} s"
-        except (EOFError, OSError):
-            problem = "it crashed"
-        process.kill()
-        workers.clear()
-        return problem
+    process = EngineProcess(_serve, engine, SECONDS)
 
     def compile_schema(schema: Any) -> Accepts:
-        answer = ask(("compile", json.dumps(write(schema))))
+        try:
+            answer = process.ask(("compile", json.dumps(write(schema))))
+        except EngineStopped as stopped:
+            raise Refused(f"{stopped}") from stopped
         if answer is not True:
             raise Refused(answer)
-        return lambda text: ask(("accept", text)) is True
+        return accepts
+
+    def accepts(text: str) -> bool:
+        try:
+            return process.ask(("accept", text)) is True
+        except EngineStopped:
+            return False
 
     yield compile_schema
-    for process, _ in workers:
-        process.kill()
+    process.close()
 
 
 def _serve(connection: Connection, engine: str) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # xgrammar warns of much that is tried here
     compile_text = _OTHERS[engine]() if engine in _OTHERS else _xgrammar(engine)
     accepts: Accepts | None = None
+    connection.send(None)
     while True:
         kind, text = connection.recv()
         try:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from public_suites import Case, features, real_schemas, specification_tests
-from schema_engines import ENGINES, Accepts, Refused
+from schema_engines import ENGINES, SECONDS, Accepts, Refused
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "json-schema.md"
@@ -99,7 +99,10 @@ def table(scores: dict[str, dict[str, Score]], seed: int) -> str:
         if package in next(iter(scores.values()))
     }
     versions = ", ".join(f"{name} {version(name)}" for name in sorted(engines))
-    lines.append(f"Measured on {date.today():%d %B %Y} with {versions}, seed {seed}.")
+    lines.append(
+        f"Measured on {date.today():%d %B %Y} with {versions}, seed {seed}; an engine refuses what "
+        f"takes it more than {SECONDS:g} s of the processor."
+    )
     return "\n".join(lines)
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import multiprocessing
 import os
 import statistics
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any, TypeAlias
 
+from schema_engines import EngineProcess, EngineStopped, EngineTooSlow
 from score_suites import PAGE
 
 START, END = "<!-- engine times -->", "<!-- /engine times -->"
@@ -149,45 +149,15 @@ def serve(connection: Connection, name: str) -> None:
         connection.send(found)
 
 
-class Timed:
-    """An engine in a process, which is replaced when a schema takes too long or ends it."""
-
-    def __init__(self, name: str, seconds: float) -> None:
-        self._name, self._seconds = name, seconds
-        self._process: Any = None
-
-    def time(self, schema: Any) -> float | str:
-        """Return the seconds of a schema, at most those that are allowed, or why it is refused."""
-        if self._process is None:
-            context = multiprocessing.get_context("spawn")
-            self._connection, theirs = context.Pipe()
-            self._process = context.Process(target=serve, args=(theirs, self._name), daemon=True)
-            self._process.start()
-            theirs.close()
-            self._connection.recv()
-        try:
-            self._connection.send(json.dumps(schema))
-            latest = self._processor_seconds() + self._seconds
-            while not self._connection.poll(0.2):
-                if self._processor_seconds() > latest:
-                    self.close()
-                    return self._seconds
-            found: float | str = self._connection.recv()
-        except (EOFError, OSError):
-            self.close()
-            return "it crashed"
-        return found
-
-    def _processor_seconds(self) -> float:
-        """Read what the system has counted for the process."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def close(self) -> None:
-        """End the process."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
+def timed(engine: EngineProcess, schema: Any, seconds: float) -> float | str:
+    """Return the seconds of a schema, at most those that are allowed, or why it is refused."""
+    try:
+        found: float | str = engine.ask(json.dumps(schema))
+    except EngineTooSlow:
+        return seconds
+    except EngineStopped as stopped:
+        return f"{stopped}"
+    return found
 
 
 def schemas_of(folder: Path, sources: tuple[str, ...], count: int) -> list[Any]:
@@ -207,9 +177,9 @@ def table(folder: Path, count: int, seconds: float) -> str:
     for group, sources in GROUPS.items():
         schemas = schemas_of(folder, sources, count)
         for name in ENGINES:
-            engine = Timed(name, seconds)
-            engine.time({"type": "null"})  # what is built once
-            found = [engine.time(schema) for schema in schemas]
+            engine = EngineProcess(serve, name, seconds)
+            timed(engine, {"type": "null"}, seconds)  # what is built once
+            found = [timed(engine, schema, seconds) for schema in schemas]
             engine.close()
             times = sorted(time for time in found if isinstance(time, float))
             refused = sum(isinstance(time, str) for time in found)
