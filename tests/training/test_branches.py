@@ -136,6 +136,8 @@ def test_files_have_the_sequences(source: Path, pack: bool) -> None:
                 found.append((tokens, label))
     assert sorted(found) == wanted
     assert plain.report.shared == 0
+    source.write_text("{}\n")
+    assert prepare(source, source.parent / "none", settings, workers=1).report.rejected == 1
 
 
 def test_what_cannot_have_the_mask_is_refused() -> None:

@@ -257,7 +257,7 @@ class Columns:
         ends = np.concatenate([[0], np.cumsum(lengths[order])])[counts]
         columns = {name: _lists(column[indices], ends) for name, column in values.items()}
         if self._settings.one_sequence:  # the indices count from the start of the packed sequence
-            packed = np.concatenate([[0], np.cumsum(lengths[order])[:-1]])
+            packed = np.cumsum(lengths[order]) - lengths[order]
             packed -= np.repeat(ends[:-1], np.diff(counts))
             moved = values["visible_until"][indices] + np.repeat(packed, lengths[order])
             columns["visible_until"] = _lists(moved.astype(np.int32), ends)
