@@ -67,6 +67,12 @@ def calls(seed: int, count: int) -> Iterator[tuple[list[int], list[int]]]:
         yield ENCODING.encode(header, allowed_special="all"), ENCODING.encode(body)
 
 
+def read_at_once(tokens: list[int]) -> list[Message]:
+    return ENCODING.parse_messages_from_completion_tokens(
+        tokens, Role.ASSISTANT, strict=False, tools=TOOLS
+    )
+
+
 def read(tokens: list[int]) -> list[Message]:
     """Parse token by token, and check that the messages at once are the same."""
     parser = StreamableParser(ENCODING, Role.ASSISTANT, strict=False, tools=TOOLS)
@@ -77,12 +83,7 @@ def read(tokens: list[int]) -> list[Message]:
     messages = parser.process_eos().messages
     for index, text in streamed.items():
         assert messages[index].text.startswith(text)
-    assert (
-        ENCODING.parse_messages_from_completion_tokens(
-            tokens, Role.ASSISTANT, strict=False, tools=TOOLS
-        )
-        == messages
-    )
+    assert read_at_once(tokens) == messages
     return messages
 
 
@@ -113,17 +114,28 @@ def test_no_two_tokens_make_a_call_shown() -> None:
 
 @pytest.mark.parametrize("ending", [[CALL], [END], [RETURN], []])
 def test_nothing_behind_a_stop_inside_a_call_is_an_answer(ending: list[int]) -> None:
-    """Two tokens where `<|call|>` ends the call, of which one is another; else one stop."""
+    """Two stray tokens where `<|call|>` ends the call; else a stop where the code is not whole."""
     chance = random.Random(ending[0] if ending else 0)
     for header, body in calls(len(ending), 2 * examples(200)):
         tokens = [*body]
-        for token in (
-            (CALL, chance.choice(SPECIAL)) if ending == [CALL] else (chance.choice((END, RETURN)),)
-        ):
-            tokens.insert(chance.randrange(len(tokens) + 1), token)
+        if ending == [CALL]:
+            for token in (CALL, chance.choice(SPECIAL)):
+                tokens.insert(chance.randrange(len(tokens) + 1), token)
+        else:
+            places = [at for at in range(1, len(body)) if not is_whole(ENCODING.decode(body[:at]))]
+            tokens.insert(chance.choice(places), chance.choice((END, RETURN)))
         messages = read([*header, *tokens, *ending])
         answers = [message for message in messages if message.channel != "analysis"]
         assert shown(answers).strip() == "", ENCODING.decode([*header, *tokens, *ending])
+
+
+def is_whole(code: str) -> bool:
+    """Ask Python itself; JSON that is cut is never whole Python."""
+    try:
+        compile(code, "call", "exec")
+    except SyntaxError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("code", ["print('{}')", 'print("{}")', "a = {}1", "{}a = 1", "a = 1{}"])
@@ -177,15 +189,44 @@ def test_what_follows_code_is_read(behind: str) -> None:
         "72 (27 + 45)",
         "- one\n- two",
         "Yes: it's x == 4.",
+        "x = 4",
+        "gcd(4, 6) = 2, so the answer is 2.",
+        "The results:\n\nmean(x) = 4",
+        "f(4) is the answer.",
+        "if you want, here is a list:\n- 4",
+        ".. and the answer",
+        "/4/ is it",
         "Import it first, then call `print(1)`.",
         "```python\nprint(1)\n```",
     ],
 )
 @pytest.mark.parametrize("ending", ["<|return|>", "<|end|>", ""])
-def test_an_answer_behind_whole_code_is_shown(answer: str, ending: str) -> None:
-    text = f'<|channel|>analysis to=python code<|message|>print("it\'s")\n<|end|>{answer}{ending}'
-    code, last = read(ENCODING.encode(text, allowed_special="all"))
-    assert (code.recipient, last.channel, last.text) == ("python", "final", answer)
+@pytest.mark.parametrize(
+    "code",
+    [
+        'print("it\'s")\n',
+        "# Don't worry\nprint(1)",
+        "# a :( smiley\nx = 1",
+        'x = 5  # 5" tall',
+        "print(1)\n# c:",
+        'x = """it\'s\n("""\nprint(x)',
+    ],
+)
+def test_an_answer_behind_whole_code_is_shown(answer: str, ending: str, code: str) -> None:
+    assert is_whole(code)
+    text = f"<|channel|>analysis to=python code<|message|>{code}<|end|>{answer}{ending}"
+    call, last = read(ENCODING.encode(text, allowed_special="all"))
+    assert (call.recipient, call.text) == ("python", code)
+    assert (last.channel, last.text) == ("final", answer)
+
+
+def test_code_of_any_length_is_read_once() -> None:
+    """Quotes that nothing closes, brackets, and tokens that wait: hours, if it were quadratic."""
+    tokens = ENCODING.encode("<|channel|>analysis to=python code<|message|>", allowed_special="all")
+    for part in ('\\""" \n', "'(\n", '"""'):
+        code = ENCODING.encode(part * 20_000)
+        tokens += [*code, END, *code]
+    read_at_once(tokens)
 
 
 @pytest.mark.parametrize("rest", ["", "<|channel|>final<|message|>", "<|message|>", "<|start|>"])

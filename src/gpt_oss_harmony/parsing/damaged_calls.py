@@ -29,6 +29,7 @@ from .mended_json import mend_json
 from .recovery import RecoveryKind
 from .state import (
     NO_TOKEN,
+    OpenCode,
     OpenJson,
     ParserState,
     Phase,
@@ -39,21 +40,9 @@ from .state import (
 )
 
 _RECIPIENT = re.compile(r"\bto=([\w.-]+)")
-_STRING = re.compile(
-    r"(?P<three>\"{3}|'{3})(?:\\.|[^\\])*?(?P=three)"
-    r"|(?P<quote>['\"])(?:\\.|(?!(?P=quote))[^\\\n])*(?P=quote)",
-    re.DOTALL,
-)
-_UNFINISHED = re.compile(r"[-+*/%=,\\:&|<>]\s*\0|\0\s*[=,)\]}.:/%+]|\w\0[(\[]")
-"""Signs beside a stop (here ``\\0``) that stand neither at the end of code nor before an answer."""
-_STATEMENT = re.compile(
-    r"^[ \t]*(?:import \w|from \S+ import"
-    r"|(?:def|class|for|while|if|elif|else|with|try|except)\b.*:[ \t]*$"
-    r"|[A-Za-z_][\w.]*(?:\[[^\]\n]*\])*(?:\(|[ \t]*(?:[-+*/%|&]|//|\*\*)?=(?!=)))",
-    re.MULTILINE,
-)
-_LONGEST_LINE = 1000
-"""Characters before a special token in code, which show whether it stands in a string."""
+_CUT_CODE = re.compile(r"[=,\\+:]\s*\Z")
+_REST_OF_CODE = re.compile(r"[ \t]*(?:=(?!=)|,|\.\w)|[(\[]")
+"""What follows a word in code, but begins no answer."""
 _LONGEST_GAP = 8
 """Tokens between the end of a message and the header of the next one."""
 _ASSISTANT = Role.ASSISTANT.value
@@ -123,6 +112,12 @@ def after_cut_call(parser: ParserState) -> bool:
 
 def _is_whole_json(text: str) -> bool:
     return text.lstrip()[:1] in ("{", "[") and OpenJson().read(text).depth <= 0
+
+
+def stopped_in_json(parser: ParserState) -> bool:
+    """Whether the last message is JSON that is open at its end."""
+    text = parser.messages[-1].text if parser.messages else ""
+    return text.lstrip()[:1] in ("{", "[") and not _is_whole_json(text)
 
 
 def is_rest_of_call(parser: ParserState, ending: int, *headers: Header) -> bool:
@@ -208,15 +203,16 @@ def _end_in_open_code(parser: ParserState, token: int) -> None:
 
 
 def _goes_on(code: str, rest: str) -> bool:
-    """Whether text behind a stop is the rest of code, not an answer that lost its header."""
-    if not rest.strip() or "```" in rest:
+    """Whether text behind a stop is the rest of code: the code before the stop is not whole."""
+    opened = OpenCode().read(code)
+    if opened.in_string or opened.depth > 0:
+        return bool(rest.strip())
+    if opened.in_comment or not rest.strip():
         return False
-    signs = _STRING.sub("", code)
-    is_open = any(quote in signs for quote in "'\"") or any(
-        signs.count(begin) > signs.count(end) for begin, end in ("()", "[]", "{}")
+    is_word = code[-1:].isalnum() or code[-1:] == "_"
+    return _CUT_CODE.search(code[-_LONGEST_GAP:]) is not None or (
+        is_word and _REST_OF_CODE.match(rest) is not None
     )
-    is_cut = _UNFINISHED.search(f"{signs}\0{rest}") is not None
-    return is_open or is_cut or _STATEMENT.search(rest) is not None
 
 
 def _wait_in_code(parser: ParserState, token: int) -> None:
@@ -258,7 +254,7 @@ def _end_open_code(parser: ParserState, token: int) -> None:
 def _go_on_with_call(parser: ParserState) -> None:
     """Add the tokens that waited to the call; special ones only where they are in a string."""
     held, parser.held = parser.held, []
-    in_string = _in_string_of_code if parser.phase is Phase.OPEN_CODE else _in_string_of_json
+    opened: OpenJson | OpenCode = OpenJson() if parser.phase is Phase.OPEN_CALL else OpenCode()
     parser.json = OpenJson()  # it counts what waited, and is now read again as text of the call
     parser.phase = Phase.BODY
     parser.expect_text()
@@ -268,18 +264,9 @@ def _go_on_with_call(parser: ParserState) -> None:
             continue
         parser.recover(RecoveryKind.SPECIAL_TOKEN, spelling(token))
         parser.flush_character()
-        if in_string(parser):
+        opened = opened.read(parser.text[opened.length :])
+        if opened.in_string:
             parser.add_text(spelling(token))
-
-
-def _in_string_of_json(parser: ParserState) -> bool:
-    parser.json = parser.json.read(parser.text[parser.json.length :])
-    return parser.json.in_string
-
-
-def _in_string_of_code(parser: ParserState) -> bool:
-    line = parser.text[-_LONGEST_LINE:].rpartition("\n")[2]
-    return not {"'", '"'}.isdisjoint(_STRING.sub("", line))
 
 
 def _give_up_call(parser: ParserState) -> None:

@@ -31,6 +31,7 @@ from .damaged_calls import (
     leave_out_rest,
     names_tool,
     permitted,
+    stopped_in_json,
 )
 from .edits import Edit
 from .header_words import (
@@ -91,7 +92,8 @@ def _open_body(parser: ParserState, _token: int) -> None:
     has_channel &= _LOST_CHANNEL.isdisjoint(reading.edits)
     is_header = has_author or has_channel
     if parser.last_stop == CALL:  # a channel alone may stand in the rest of the call's arguments
-        is_header = has_author and (has_channel or header.role is not Role.ASSISTANT)
+        is_sound = has_channel or header.role is not Role.ASSISTANT or not stopped_in_json(parser)
+        is_header = has_author and is_sound
     if not is_header and header.recipient is None and after_cut_call(parser):
         header = header._replace(channel="analysis")  # it may be the rest of the call
     kinds = {kind for kind, _ in notes} | (set() if is_first else {RecoveryKind.DOUBLED_START})

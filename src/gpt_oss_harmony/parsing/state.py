@@ -139,6 +139,52 @@ class OpenJson(NamedTuple):
 _JSON_SIGNS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 
 
+class OpenCode(NamedTuple):
+    """What is open after so many characters of code, by the quotes and comments of Python."""
+
+    length: int = 0
+    depth: int = 0
+    begun: str = ""
+    """The quotes of an open string, or ``#`` in a comment."""
+
+    @property
+    def in_string(self) -> bool:
+        """Whether the code ends in a string."""
+        return self.begun not in ("", "#")
+
+    @property
+    def in_comment(self) -> bool:
+        """Whether the code ends in a comment."""
+        return self.begun == "#"
+
+    def read(self, text: str) -> OpenCode:
+        r"""Read more text.
+
+        >>> OpenCode().read("f('''a\n").begun, OpenCode().read("[1] # don't\n(").depth
+        ("'''", 1)
+        """
+        depth, begun, whole = self.depth, "", self.begun + text
+        for found in _CODE_SIGNS.finditer(whole):
+            sign = found[0]
+            if sign in "([{":
+                depth += 1
+            elif sign in ")]}":
+                depth -= 1
+            elif found.end() == len(whole) and not (found["end"] or found["close"]):
+                begun = found["quotes"] or found["quote"] or "#"
+        return OpenCode(self.length + len(text), depth, begun)
+
+
+# A string that nothing closes takes the rest of the code or of its line, so that no text is looked
+# at twice.
+_CODE_SIGNS = re.compile(
+    r"(?P<quotes>\"{3}|'{3})(?:\\.|[^\\])*?(?:(?P<end>(?P=quotes))|\\?\Z)"
+    r"|(?P<quote>['\"])(?:\\.|(?!(?P=quote))[^\\\n])*(?:(?P<close>(?P=quote))|\\?\Z|(?=\n))"
+    r"|\#[^\n]*|[()\[\]{}]",
+    re.DOTALL,
+)
+
+
 class SplitTokens(dict[int, "tuple[str | None, list[str | None], SplitTokens]"]):
     """The effects of tokens after the bytes `partial` of an incomplete character.
 
