@@ -12,6 +12,7 @@ from gpt_oss_harmony import (
     Author,
     Conversation,
     Message,
+    PromptLengthError,
     RenderConversationConfig,
     Role,
     StreamableParser,
@@ -109,6 +110,8 @@ def test_text_cut_in_other_ways_stays_cut() -> None:
     ]
     assert prompts[0] == [*tokens_of(OPENING), *cut, *tokens_of(OPENING)]
     assert len(prompts[0]) == len(prompts[1]) + 1
+    with pytest.raises(PromptLengthError):
+        prompt_tokens(ENCODING, sampled, GUIDE, most_tokens=len(prompts[0]) - 1)
 
 
 def test_a_prompt_without_sampled_messages_is_rendered() -> None:
@@ -117,6 +120,11 @@ def test_a_prompt_without_sampled_messages_is_rendered() -> None:
     assert prompt_tokens(ENCODING, conversation, GUIDE) == rendered
     counted = ENCODING.count_tokens_for_completion(conversation, Role.ASSISTANT, GUIDE)
     assert counted == len(rendered)
+    for most in (None, counted):
+        assert prompt_tokens(ENCODING, conversation, GUIDE, most_tokens=most) == rendered
+    with pytest.raises(PromptLengthError) as refused:
+        prompt_tokens(ENCODING, conversation, GUIDE, most_tokens=counted - 1)
+    assert refused.value.length == counted
 
 
 BODIES = st.lists(

@@ -48,7 +48,14 @@ from .conversation.content import (
 from .conversation.messages import Author, Conversation, Message, Role
 from .conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 from .encoding import HarmonyEncoding, HarmonyEncodingName, load_harmony_encoding
-from .errors import ConversationError, HarmonyError, SchemaError, TokenError, VocabularyError
+from .errors import (
+    ConversationError,
+    HarmonyError,
+    PromptLengthError,
+    SchemaError,
+    TokenError,
+    VocabularyError,
+)
 from .installation import VERSION
 from .parsing.parser import StreamableParser
 from .parsing.recovery import DamagedHeader, Recovery, RecoveryKind
@@ -74,6 +81,7 @@ __all__ = [
     "HeaderChange",
     "HeaderStyle",
     "Message",
+    "PromptLengthError",
     "ReasoningEffort",
     "ReasoningRule",
     "Recovery",

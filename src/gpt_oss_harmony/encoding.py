@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .config import RenderConversationConfig, RenderOptions
 from .conversation.messages import Conversation, Message, Role, checked_conversation, is_answer
-from .errors import ConversationError, VocabularyError, wrong_type
+from .errors import ConversationError, PromptLengthError, VocabularyError, wrong_type
 from .parsing.parser import StreamableParser, parse_messages
 from .parsing.recovery import RecoveryKind
 from .parsing.state import MendCheck
@@ -77,17 +77,25 @@ class HarmonyEncoding:
         config: RenderConversationConfig | None = None,
         *,
         continue_last: bool = False,
+        most_tokens: int | None = None,
     ) -> list[int]:
         """Render the prompt for the next message by `next_turn_role`.
 
         The prompt ends in ``<|start|>`` and the role. With `continue_last`, it ends inside the last
         message, which the model goes on writing; its author must be `next_turn_role`. An answer
-        that is continued keeps the reasoning before it.
+        that is continued keeps the reasoning before it. A prompt of more than `most_tokens` raises
+        `PromptLengthError`, before its list is made: one of millions holds up other threads.
         """
         if continue_last:
             return self._render_begun(conversation, Role(next_turn_role), config)
-        tokens = self.render_conversation(conversation, config)
-        tokens += self._renderer.next_turn(Role(next_turn_role), 0).tokens
+        opening = self._renderer.next_turn(Role(next_turn_role), 0).tokens
+        rendered = self._rendered(conversation, config)[1]
+        if most_tokens is not None:
+            length = sum(len(message.tokens) for message in rendered) + len(opening)
+            if length > most_tokens:
+                raise PromptLengthError(length, most_tokens)
+        tokens = _tokens_of(rendered)
+        tokens += opening
         return tokens
 
     def count_tokens_for_completion(
@@ -98,7 +106,7 @@ class HarmonyEncoding:
     ) -> int:
         """Count the tokens of the prompt that `render_conversation_for_completion` returns.
 
-        This makes no list of them, which for a text of millions of tokens holds up other threads.
+        This makes no list of them.
         """
         opening = self._renderer.next_turn(Role(next_turn_role), 0).tokens
         rendered = self._rendered(conversation, config)[1]
@@ -125,11 +133,7 @@ class HarmonyEncoding:
         self, conversation: Conversation, config: RenderConversationConfig | None = None
     ) -> list[int]:
         """Render all messages, without the start of the next one."""
-        tokens: list[int] = []
-        for rendered in self._rendered(conversation, config)[1]:
-            added = rendered.tokens
-            tokens += added if isinstance(added, list) else id_list(added)
-        return tokens
+        return _tokens_of(self._rendered(conversation, config)[1])
 
     def render_conversation_for_training(
         self, conversation: Conversation, config: RenderConversationConfig | None = None
@@ -300,3 +304,11 @@ def load_harmony_encoding(name: str | HarmonyEncodingName) -> HarmonyEncoding:
 @functools.cache
 def _load(name: HarmonyEncodingName) -> HarmonyEncoding:
     return HarmonyEncoding(name)
+
+
+def _tokens_of(rendered: Iterable[Rendered]) -> list[int]:
+    tokens: list[int] = []
+    for message in rendered:
+        added = message.tokens
+        tokens += added if isinstance(added, list) else id_list(added)
+    return tokens

@@ -11,6 +11,7 @@ import sys
 __all__ = [
     "ConversationError",
     "HarmonyError",
+    "PromptLengthError",
     "SchemaError",
     "TokenError",
     "VocabularyError",
@@ -35,6 +36,14 @@ class ConversationError(HarmonyError, ValueError):
 
     def __str__(self) -> str:
         return f"{self.field}: {self.problem}" if self.field else self.problem
+
+
+class PromptLengthError(ConversationError):
+    """A prompt has more tokens than the caller allows; `length` is how many it has."""
+
+    def __init__(self, length: int, most_tokens: int) -> None:
+        super().__init__(f"the prompt has {length:,} tokens, and {most_tokens:,} are allowed")
+        self.length = length
 
 
 class SchemaError(ConversationError):

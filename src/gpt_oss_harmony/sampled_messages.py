@@ -14,7 +14,7 @@ from .config import RenderConversationConfig
 from .conversation.content import TextContent
 from .conversation.messages import Conversation, Message, Role, is_answer
 from .encoding import HarmonyEncoding
-from .errors import TokenError
+from .errors import PromptLengthError, TokenError
 from .rendering.renderer import Segment, SegmentKind
 from .tokens.special_tokens import CALL, END, MESSAGE, RETURN, START, STOP_TOKENS
 from .tokens.tokenizer import ASSISTANT, id_array, special_positions
@@ -141,19 +141,24 @@ def prompt_tokens(
     encoding: HarmonyEncoding,
     conversation: Conversation,
     config: RenderConversationConfig | None = None,
+    *,
+    most_tokens: int | None = None,
 ) -> list[int]:
     """Render the prompt for the assistant's next message, with the tokens of sampled messages.
 
     Sampled messages end in ``<|end|>`` or ``<|call|>``, never in ``<|return|>`` (`stop_in_prompt`).
+    A prompt of more than `most_tokens` raises `PromptLengthError`.
     """
     messages = conversation.messages
     if not any(isinstance(message, SampledMessage) for message in messages):
-        return encoding.render_conversation_for_completion(conversation, Role.ASSISTANT, config)
-    return [
-        token
-        for segment in prompt_segments(encoding, conversation, config)
-        for token in segment.tokens
-    ]
+        return encoding.render_conversation_for_completion(
+            conversation, Role.ASSISTANT, config, most_tokens=most_tokens
+        )
+    segments = [*prompt_segments(encoding, conversation, config)]
+    length = sum(len(segment.tokens) for segment in segments)
+    if most_tokens is not None and length > most_tokens:
+        raise PromptLengthError(length, most_tokens)
+    return [token for segment in segments for token in segment.tokens]
 
 
 def prompt_length(

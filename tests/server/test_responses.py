@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_harmony.apis.turn import TurnRequest
+from gpt_oss_harmony import encoding
 from support.chat_server import TellingEngine
 from support.responses_server import (
     CALL,
@@ -307,17 +307,30 @@ def test_truncation_leaves_out_the_oldest_turns() -> None:
     assert prompt.endswith("<|start|>user<|message|>The last?<|end|><|start|>assistant")
 
 
-def test_a_very_long_text_is_counted_without_a_list_of_its_tokens(
-    monkeypatch: pytest.MonkeyPatch,
+LONG = "word " * 250_000
+LONG_PROMPTS: dict[str, dict[str, Any]] = {
+    "input": {"input": LONG},
+    "instructions": {"input": "hi", "instructions": LONG},
+    "system": {"input": [{"role": "system", "content": LONG}, {"role": "user", "content": "hi"}]},
+    "tools": {
+        "input": "hi",
+        "tools": [{"type": "function", "name": "f", "description": LONG, "parameters": {}}],
+    },
+    "truncation": {"input": LONG, "truncation": "auto"},
+}
+
+
+@pytest.mark.parametrize("asked", LONG_PROMPTS.values(), ids=LONG_PROMPTS)
+def test_a_very_long_prompt_is_refused_without_a_list_of_its_tokens(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def rendered(turn: TurnRequest) -> list[int]:
+    def listed(rendered: object) -> list[int]:
         raise AssertionError("the prompt was rendered")
 
-    text = "word " * 250_000
     with serving() as client:
-        monkeypatch.setattr(TurnRequest, "prompt", rendered)
-        refused = client.post("/v1/responses", json={"input": text})
-        counted = client.post("/v1/responses/input_tokens", json={"input": text})
+        monkeypatch.setattr(encoding, "_tokens_of", listed)
+        refused = client.post("/v1/responses", json=asked)
+        counted = client.post("/v1/responses/input_tokens", json=asked)
     assert refused.json()["error"]["code"] == "context_length_exceeded"
     assert f"the prompt has {counted.json()['input_tokens']} tokens" in refused.text
 

@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from ..config import RenderConversationConfig
-from ..conversation.content import (
-    DeveloperContent,
-    ReasoningEffort,
-    SystemContent,
-    TextContent,
-)
+from ..conversation.content import DeveloperContent, ReasoningEffort, SystemContent
 from ..conversation.json_field import JsonField, noting, unread_in
 from ..conversation.messages import Conversation, declared_tools, is_answer
 from ..conversation.tool_choice import ToolChoice
@@ -97,8 +92,10 @@ class TurnRequest:
     unread: tuple[str, ...] = field(default=(), compare=False)
     missing_tools: Mapping[str, ConversationError] = field(default_factory=dict, compare=False)
 
-    def prompt(self) -> list[int]:
+    def prompt(self, most_tokens: int | None = None) -> list[int]:
         """Render the tokens that the model continues; this may take a while.
+
+        More than `most_tokens` raise `PromptLengthError`, except where an answer is continued.
 
         >>> turn = TurnRequest(Conversation.from_messages([]))
         >>> turn.prompt()
@@ -107,7 +104,9 @@ class TurnRequest:
         if self.continues:
             return [token for segment in self.segments() for token in segment.tokens]
         encoding = load_harmony_encoding("HarmonyGptOss")
-        return prompt_tokens(encoding, self.conversation, RENDERING)  # the same, but faster
+        return prompt_tokens(  # the same, but faster
+            encoding, self.conversation, RENDERING, most_tokens=most_tokens
+        )
 
     def prompt_length(self) -> int:
         """Count the tokens of the prompt; a very long one is quicker to count than to render."""
@@ -115,12 +114,6 @@ class TurnRequest:
             return len(self.prompt())
         encoding = load_harmony_encoding("HarmonyGptOss")
         return prompt_length(encoding, self.conversation, RENDERING)
-
-    @property
-    def text_length(self) -> int:
-        """The characters of the messages, without tools."""
-        contents = (item for message in self.conversation.messages for item in message.content)
-        return sum(len(item.text) for item in contents if isinstance(item, TextContent))
 
     def segments(self) -> list[Segment]:
         """Render the prompt as segments."""

@@ -20,6 +20,7 @@ from ..config import HeaderStyle, RenderConversationConfig, SchemaDialect
 from ..conversation.content import TextContent
 from ..conversation.messages import Header, Message, Role, declares_functions
 from ..tokens.special_tokens import CALL, END, SPECIAL_TEXTS, START
+from ..tokens.tiktoken_core import id_list
 from ..tokens.tokenizer import Tokenizer
 from .cache import DEFAULT_CACHE_BYTES, BoundedCache
 from .headers import header_pieces
@@ -74,7 +75,7 @@ class Rendered:
 
     def copy_tokens(self) -> list[int]:
         """Return the tokens as a list that the caller may change."""
-        return list(self.tokens)
+        return id_list(self.tokens) if isinstance(self.tokens, array) else self.tokens.copy()
 
     def segments(self, message_index: int) -> Iterator[Segment]:
         """Split the message into segments with this message index."""

@@ -15,12 +15,11 @@ from ..apis.constraint import compiled_constraint
 from ..apis.request_body import SamplingFields
 from ..apis.turn import TurnRequest
 from ..engines.engine import ContextLengthError, Sampling
+from ..errors import PromptLengthError
 from ..grammar import GrammarError
 from .services import Services
 from .unknown_fields import IGNORED_HEADER, shown_fields
 
-_LONG_TEXT = 1_000_000
-"""Characters; few texts of this length fit into a context."""
 _SHOWN_POINTERS = 20
 _HEADER_LIMIT = 2_000
 
@@ -43,12 +42,13 @@ def prepare_turn(request: TurnRequest, context_length: int | None = None) -> Pre
 
     This takes less than a millisecond for a short chat (`SamplingFields.is_short_chat`). Anything
     else may take a while; render it in a thread. Raises `ConversationError`, and
-    `ContextLengthError` for a very long text that does not fit into `context_length` tokens: a list
-    of millions of tokens would hold up other threads.
+    `ContextLengthError` for a prompt that leaves no room in `context_length` tokens.
     """
-    if context_length is not None and request.text_length > _LONG_TEXT:
-        ContextLengthError.check(request.prompt_length(), context_length)
-    return PreparedTurn(request.prompt(), request.sampling, ignored=request.unread)
+    try:
+        prompt = request.prompt(None if context_length is None else context_length - 1)
+    except PromptLengthError as error:
+        raise ContextLengthError(error.length, context_length or 0) from None
+    return PreparedTurn(prompt, request.sampling, ignored=request.unread)
 
 
 def counted_turn(request: TurnRequest) -> tuple[int, dict[str, str]]:

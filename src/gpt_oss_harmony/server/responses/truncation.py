@@ -31,16 +31,15 @@ def truncated_turn(
     there is no room for a token.
     """
     limit = services.context_length
-    is_cut = request.truncation == "auto"
-    prepared = prepared or prepare_turn(turn, None if is_cut else limit)
-    if is_cut:
+    if request.truncation == "auto":
+        length = len(prepared.prompt) if prepared else turn.prompt_length()
         room = min(turn.sampling.max_tokens or limit, limit // _OUTPUT_SHARE)
-        excess = len(prepared.prompt) + room - limit
+        excess = length + room - limit
         if excess > 0:
             lengths = _message_lengths(turn)
             shorter = without_oldest_turns(turn.conversation, lengths, excess)
-            turn = replace(turn, conversation=shorter)
-            prepared = prepare_turn(turn)
+            turn, prepared = replace(turn, conversation=shorter), None
+    prepared = prepared or prepare_turn(turn, limit)
     ContextLengthError.check(len(prepared.prompt), limit)
     return turn, prepared
 
