@@ -26,8 +26,10 @@ PATIENCE = 300
 # Of each row, the first waits most of its time, and the others compute.
 # fmt: off
 LONGEST = (
+    "test_fault_schedules", "test_transformers_engine", "test_playground",
+    "test_page_playground", "test_trainers", "test_site_search",
     "test_python_limits", "test_engines", "test_docs",
-    "test_two_servers", "test_trainers", "test_noise",
+    "test_two_servers", "test_noise", "test_trl",
     "test_page_size", "test_files", "test_demo_model",
     "test_sandbox_walls", "test_self_check", "test_hostile_tokens",
     "test_page_share", "test_page_live", "test_openapi_document",

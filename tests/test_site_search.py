@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
+
+from support.playground import ROOT, built_playground, file_server
 
 if find_spec("playwright"):
     from support.inspector_page import browser  # noqa: F401
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parent.parent
 
 FOUND = {
     "structured output": "guides/structured-output",
@@ -86,24 +83,19 @@ SHOWN = """() => {
 }"""
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing."""
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the site, built and served."""
-    pytest.importorskip("mkdocs")
-    folder = tmp_path_factory.mktemp("site")
-    build = (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder)
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    subprocess.run(build, cwd=ROOT, env=environment, check=True, capture_output=True)
-    handler = functools.partial(_Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    """The address of the site; where the playground must be built, so is the site."""
+    if os.environ.get("HARMONY_TEST_PLAYGROUND"):
+        folder = built_playground()
+    else:
+        pytest.importorskip("mkdocs")
+        folder = tmp_path_factory.mktemp("site")
+        build = (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder)
+        environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+        subprocess.run(build, cwd=ROOT, env=environment, check=True, capture_output=True)
+    with file_server(folder) as server:
+        yield server.url
 
 
 def test_the_first_three_pages_have_what_people_look_for(site: str, browser: Browser) -> None:
