@@ -321,7 +321,7 @@ wheel-drop-in: $(BUILD_VENV)/.installed ## Build the drop-in under the name of D
 	$(BUILD_VENV)/bin/python scripts/build_drop_in.py '$(DROP_IN)'
 
 release-check: $(BUILD_VENV)/.installed ## Build the release in a clean clone, install it with each Python at hand and try it; TAG=v0.1.0
-	$(BUILD_VENV)/bin/python scripts/release.py check $(TAG) $(if $(OUT),--out $(OUT))
+	$(BUILD_VENV)/bin/python scripts/release.py check $(TAG) $(if $(OUT),--out $(OUT)) --pythons $(PYTHONS)
 
 workflows-check: $(WORKFLOWS_VENV)/.installed ## Check .github and CITATION.cff with zizmor, actionlint and JSON Schemas
 	@$(WORKFLOWS_VENV)/bin/python scripts/check_workflows.py

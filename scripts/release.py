@@ -43,9 +43,6 @@ PACKAGES = {
 }
 """The folder of each distribution's project, by the name that it is imported as."""
 
-PYTHONS = ("python3.10", "python3.11", "python3.12", "python3.13", "python3.14")
-"""The programs that are tried, where they can be started."""
-
 QUICK = ("parsing", "rendering", "tokens", "typescript", "apis", "test_installation.py")
 """The tests of the core, in ``tests``."""
 
@@ -69,6 +66,9 @@ def main(arguments: list[str]) -> int:
     check = commands.add_parser("check", help="run every step that can run on this machine")
     check.add_argument("tag", nargs="?", help="the tag that is released, such as v0.1.0")
     check.add_argument("--out", type=Path, help="an empty folder for the distributions")
+    check.add_argument(
+        "--pythons", nargs="+", default=[sys.executable], help="programs, tried where they start"
+    )
     notes = commands.add_parser("notes", help="print the changelog's section of a version")
     notes.add_argument("tag")
     chosen = parser.parse_args(arguments)
@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
         if chosen.command == "notes":
             print(release_notes(ROOT, version_of(ROOT), chosen.tag))
         else:
-            _check(chosen.tag, chosen.out)
+            _check(chosen.tag, chosen.out, chosen.pythons)
     except ValueError as error:
         print(f"release: {error}", file=sys.stderr)
         return 1
@@ -122,7 +122,7 @@ def release_notes(root: Path, version: str, tag: str | None = None) -> str:
     return notes
 
 
-def _check(tag: str | None, out: Path | None) -> None:
+def _check(tag: str | None, out: Path | None, pythons: list[str]) -> None:
     version = version_of(ROOT)
     lines = release_notes(ROOT, version, tag).count("\n") + 1
     _report(f"version {version} in {', '.join(VERSIONS)}; {lines} lines in CHANGELOG.md")
@@ -145,7 +145,7 @@ def _check(tag: str | None, out: Path | None) -> None:
         _report(
             "each wheel has its SBOM and one folder; only the plugin's has an entry point for vLLM"
         )
-        _try_everywhere(wheels, version, clone, folder)
+        _try_everywhere(wheels, version, clone, folder, [*filter(None, map(_started, pythons))])
     if tag is not None:
         _report(f"{tag} can be released")
     elif f"\n## [{version}] - " in (ROOT / "CHANGELOG.md").read_text("utf-8"):
@@ -174,14 +174,17 @@ def check_contents(wheel: Path) -> None:
         raise ValueError(f"{wheel.name} has entry points of another program: {sorted(groups)}")
 
 
-def _try_everywhere(wheels: list[Path], version: str, clone: Path, folder: Path) -> None:
+def _try_everywhere(
+    wheels: list[Path], version: str, clone: Path, folder: Path, pythons: list[tuple[str, str]]
+) -> None:
     """Install from an index by each installer with each Python, and try what is installed."""
-    pythons = [path for name in PYTHONS if (path := shutil.which(name)) and _starts(path)]
+    if not pythons:
+        raise ValueError("none of the named Pythons starts; name one: make release-check PYTHONS=")
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     with serve_index(wheels, folder / "index") as address:
-        for python in pythons or [sys.executable]:
+        for python, number in pythons:
             for tool in ("pip", uv) if uv else ("pip",):
-                home = folder / f"{Path(python).name}-{Path(tool).stem}"
+                home = folder / f"{number}-{Path(tool).stem}"
                 _run(python, "-m", "venv", home)
                 programs = home / ("Scripts" if sys.platform == "win32" else "bin")
                 names = [f"{_distribution(wheel)}=={version}" for wheel in wheels]
@@ -191,7 +194,7 @@ def _try_everywhere(wheels: list[Path], version: str, clone: Path, folder: Path)
                 if tool == "pip":
                     _install(tool, programs, address, f"gpt-oss-harmony[test]=={version}")
                     said += f", {_quick_tests(programs, clone)}"
-                _report(f"{Path(python).name} by {Path(tool).stem}: {said}")
+                _report(f"Python {number} by {Path(tool).stem}: {said}")
     if not uv:
         _report("uv is not installed, so only pip was tried")
 
@@ -206,9 +209,15 @@ def _install(tool: str, programs: Path, address: str, *names: str) -> None:
         _run(tool, "pip", "install", "--python", python, *options)
 
 
-def _starts(python: str) -> bool:
-    """Return whether a program runs; pyenv has some that only name another version."""
-    return subprocess.run([python, "-c", ""], capture_output=True).returncode == 0
+def _started(python: str) -> tuple[str, str] | None:
+    """Return the path and the version of a Python; None, with a line, if it does not start."""
+    path = shutil.which(python)
+    code = "import platform; print(platform.python_version())"
+    done = subprocess.run([path, "-c", code], capture_output=True, text=True) if path else None
+    if path is None or done is None or done.returncode:
+        _report(f"{python} does not start, so it is not tried")
+        return None
+    return path, done.stdout.strip()
 
 
 def _distribution(wheel: Path) -> str:
