@@ -39,6 +39,7 @@ PYTHONS_VENVS := .venv-pythons
 GPT_OSS_VENV := .venv-gpt-oss
 HARNESSES_VENV := .venv-harnesses
 CLIENTS_VENV := .venv-clients
+FRAMEWORKS_VENV := .venv-frameworks
 AIDER_VENV := .venv-aider
 OPEN_WEBUI_VENV := .venv-open-webui
 XGRAMMAR_VENV := .venv-xgrammar
@@ -221,7 +222,7 @@ coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed $(CLIENT
 	$(BIN)/python -m pytest tests/server/test_client_coding_agents.py tests/server/test_client_anthropic.py \
 	tests/server/test_client_programs.py
 
-clients: $(VENV)/.installed-dev ## Run the tests with all clients that are installed, and write the table of the guide
+clients: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) $(AGENTS)/node_modules/.installed $(CLIENTS_VENV)/.installed $(FRAMEWORKS_VENV)/.installed $(AIDER_VENV)/.installed ## Run the tests with all clients, and with Open WebUI where it is installed; write the table of the guide (4 GB)
 	$(BIN)/python scripts/clients.py --write
 
 open-webui: $(VENV)/.installed-dev $(OPEN_WEBUI_VENV)/.installed ## Run the tests with Open WebUI's own server (7 GB)
@@ -335,7 +336,7 @@ deploy-try: $(VENV)/.installed-dev ## Run two servers of the demo model behind n
 ##@ Tidy up
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(DOCS_VENV) $(FUZZ_VENV) $(MUTANTS_VENV) $(LOWEST_VENV) $(PYTHONS_VENVS) $(GPT_OSS_VENV) $(HARNESSES_VENV) $(CLIENTS_VENV) $(AIDER_VENV) $(OPEN_WEBUI_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(TRAINERS_VENV) $(LLAMA_FACTORY_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules $(PROMPTFOO)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(DOCS_VENV) $(FUZZ_VENV) $(MUTANTS_VENV) $(LOWEST_VENV) $(PYTHONS_VENVS) $(GPT_OSS_VENV) $(HARNESSES_VENV) $(CLIENTS_VENV) $(FRAMEWORKS_VENV) $(AIDER_VENV) $(OPEN_WEBUI_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(TRAINERS_VENV) $(LLAMA_FACTORY_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules $(PROMPTFOO)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -461,6 +462,10 @@ $(GPT_OSS_VENV)/.installed:
 $(CLIENTS_VENV)/.installed:
 	$(PYTHON) -m venv $(CLIENTS_VENV)
 	$(CLIENTS_VENV)/bin/python -m $(PIP_INSTALL) litellm==1.106.2 'mcp>=2' llm==0.32.1 'smolagents[openai]==1.26.0'
+	@touch $@
+
+$(FRAMEWORKS_VENV)/.installed: tests/clients/frameworks.json
+	$(PYTHON) scripts/clients.py --install
 	@touch $@
 
 # It requires one version of each of its dependencies.

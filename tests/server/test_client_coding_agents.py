@@ -242,6 +242,30 @@ def test_cline(engine: RoomyEngine, url: str, project: Path, tmp_path: Path) -> 
     assert second.startswith(first + THOUGHT)
 
 
+def test_qwen_code(engine: RoomyEngine, url: str, project: Path, tmp_path: Path) -> None:
+    """It speaks Chat Completions by OpenAI's SDK."""
+    path = str(project / "calc.py")
+    change = {"old_string": "a - b", "new_string": "a + b"}
+    completions = [
+        use("read_file", file_path=path),
+        use("edit", file_path=path, **change),
+        answer("Done."),
+    ]
+    engine.completions = [*completions]
+    environment = {
+        "HOME": str(tmp_path),
+        "OPENAI_API_KEY": "none",
+        "OPENAI_BASE_URL": url,
+        "OPENAI_MODEL": "gpt-oss",
+    }
+    command = [program("qwen"), "--auth-type", "openai", "--yolo", "--prompt", "Repair calc.py."]
+    said = run(command, project, environment)
+    assert (project / "calc.py").read_text() == REPAIRED
+    assert said.strip() == "Done."
+    check_script(engine, completions)
+    assert "return a - b" in engine.prompts[1]
+
+
 def test_continue(engine: RoomyEngine, url: str, project: Path, tmp_path: Path) -> None:
     """Its command speaks Chat Completions; it shows no reasoning, and sends none back."""
     command = [program("cn"), "--print", "--auto", "--config", str(tmp_path / "config.yaml")]
