@@ -32,6 +32,7 @@ import httpx2  # noqa: E402
 from websockets.sync.client import connect  # noqa: E402
 
 from gpt_oss_harmony.server.store import Store  # noqa: E402
+from gpt_oss_harmony.server.vllm_metrics import NAMES  # noqa: E402
 from support.postgres_server import new_database, postgres_programs, running_postgres  # noqa: E402
 
 KEY = "sk-harmony-try"
@@ -61,7 +62,7 @@ def main() -> int:
             _try_api(client, folder)
             _try_stream(client)
             _try_websocket(ports[2])
-            _try_prometheus(ports[3])
+            _try_prometheus(client, ports[3])
             servers[0].send_signal(signal.SIGKILL)
             servers[0].wait()
             for _ in range(6):
@@ -127,7 +128,7 @@ def _try_websocket(port: int) -> None:
     print("two responses over one WebSocket")
 
 
-def _try_prometheus(port: int) -> None:
+def _try_prometheus(client: httpx2.Client, port: int) -> None:
     """Every query of the dashboard and the rules must be evaluated, and the scraped be found."""
 
     def answer(query: str) -> list[Any]:
@@ -137,6 +138,8 @@ def _try_prometheus(port: int) -> None:
             return result
 
     _until(lambda: len(answer("up{job='harmony'} == 1")) == 2, "both servers are scraped")
+    for _ in range(4):  # a rate is that of numbers that rise between two scrapes
+        client.post("/v1/responses", json={"model": "demo", "input": "What is 4 + 5?"})
     _until(lambda: bool(answer("harmony:completion_tokens:rate5m > 0")), "the rules are evaluated")
     dashboard = ROOT / "deploy" / "grafana" / "dashboards" / "harmony.json"
     panels = json.loads(dashboard.read_text(encoding="utf-8"))["panels"]
@@ -147,6 +150,12 @@ def _try_prometheus(port: int) -> None:
             query = query.replace(variable, value)
         filled += bool(answer(query))  # an invalid one is an error of HTTP
     print(f"{len(queries)} queries of the dashboard are valid, {filled} have an answer already")
+    found = {series["metric"]["__name__"] for series in answer('{__name__=~"vllm:.+"}')}
+    for name in itertools.chain.from_iterable(NAMES.values()):
+        assert any(one.startswith(f"vllm:{name}") for one in found), name
+    rate = 'rate(vllm:time_to_first_token_seconds_bucket{model_name="demo"}[1m])'
+    assert answer(f"histogram_quantile(0.95, sum by(le) ({rate}))"), found
+    print(f"{len(found)} metrics have vLLM's names, and a query of its dashboard is answered")
 
 
 def _try_backup(folder: Path, database: str, copy: str) -> None:
@@ -185,7 +194,7 @@ def _process(folder: Path, name: str, *command: str, **variables: str) -> Iterat
 def _server(folder: Path, port: int, database: str) -> Any:
     command = [sys.executable, "-m", "gpt_oss_harmony", "serve", "demo", f"--port={port}"]
     command += [f"--database={database}", f"--key-file={folder / 'reasoning.key'}"]
-    command += ["--log-format=json", "--log-level=info"]
+    command += ["--log-format=json", "--log-level=info", "--vllm-metrics"]
     return _process(folder, f"harmony-{port}", *command, HARMONY_API_KEY=KEY)
 
 
