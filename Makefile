@@ -200,8 +200,11 @@ schemas: $(XGRAMMAR_VENV)/.installed ## Run public suites of JSON Schema in the 
 loosening: $(VENV)/.installed-dev ## Check that loosening only loosens, with the suites in the folder SUITES=folder
 	$(BIN)/python scripts/schemas/check_loosening.py $(SUITES)
 
-closing: $(VENV)/.installed-dev ## Check that what can be closed in time is closed, with the turns of 700 tools
-	HARMONY_TEST_CLOSED_TOOLS=700 $(PYTEST_ALL) -k seven_hundred tests/grammar/test_closing.py
+closing: $(VENV)/.installed-dev ## Check that what can be closed in time is closed, with the turns of 700 tools; SEED=31000
+	HARMONY_TEST_CLOSED_TOOLS=700 $(if $(filter-out 0,$(SEED)),HARMONY_TEST_CLOSED_FROM=$(SEED)) $(PYTEST_ALL) -k seven_hundred tests/grammar/test_closing.py
+
+mcp-tools: $(VENV)/.installed-dev ## Enforce the tools of published MCP servers, which are installed into the folder SUITES=folder
+	$(BIN)/python scripts/schemas/mcp_servers.py $(SUITES)/mcp --seed $(SEED)
 
 fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each target for SECONDS=N
 	@for target in $(FUZZ_TARGETS); do echo "fuzzing $$target"; \

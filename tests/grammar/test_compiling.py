@@ -50,6 +50,19 @@ def test_texts_of_each_length(text: str) -> None:
         assert set(left_out) <= {"response_format#/minLength", "response_format#"}, schema
 
 
+HOST = "^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\\.)+[a-z0-9][a-z0-9-]{0,61}[a-z0-9]$"
+
+
+@pytest.mark.parametrize(("shortest", "is_left_out"), [(1, False), (4, False), (5, True)])
+def test_a_length_that_each_text_of_the_pattern_has_is_not_left_out(
+    shortest: int, is_left_out: bool
+) -> None:
+    """As in a published tool; the engine cannot join this pattern with its lengths."""
+    schema = {"type": "string", "pattern": HOST, "minLength": shortest, "maxLength": 253}
+    shown = ["response_format#/minLength"] if is_left_out else []
+    assert compiled(schema) == (*shown, "response_format#/maxLength")
+
+
 @pytest.mark.parametrize(
     ("pattern", "shortest"),
     [(r"^\S.*\S$", 20), ("https?://.*", 50), ("a", 46), (r"^.*\.json$", 300), ("^v\\d+$", 40)],

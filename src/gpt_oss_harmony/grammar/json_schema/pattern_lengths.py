@@ -55,6 +55,28 @@ def pattern_with_length(pattern: str, shortest: int, longest: int | None) -> str
         return None
 
 
+def least_length(pattern: str) -> int:
+    """Return a number of characters that each text which matches a pattern has at least.
+
+    >>> least_length("^(?:[a-z0-9]+[.]){1,4}[a-z]{2,}$"), least_length("^(?=.*x)a?$")
+    (4, 0)
+    """
+    try:
+        return _fewest(writable_pattern(pattern))
+    except GrammarError:
+        return 0
+
+
+def _fewest(node: Node) -> int:
+    if isinstance(node, Characters):
+        return 1
+    if isinstance(node, Repeat):
+        return node.least * _fewest(node.part) if node.least else 0
+    if isinstance(node, Sequence):
+        return sum(map(_fewest, node.parts))
+    return min(map(_fewest, node.parts), default=0) if isinstance(node, Alternatives) else 0
+
+
 def _anchored(tree: Node) -> Iterator[list[Node]]:
     """Yield the alternatives of a pattern for whole texts."""
     anything = Repeat(WRITABLE, 0, None)

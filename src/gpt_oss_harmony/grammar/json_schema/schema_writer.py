@@ -27,7 +27,7 @@ from .budget import Budget, spend
 from .constraints import TYPES, Constraints, type_of
 from .disjointness import Disjointness
 from .formats import FORMATS
-from .pattern_lengths import pattern_with_length
+from .pattern_lengths import least_length, pattern_with_length
 from .patterns import has_counts, lengths, pattern_accepts, rust_pattern
 from .states import Shape, State
 from .witnesses import distinct_arrays, possible_types
@@ -245,7 +245,8 @@ class SchemaWriter:
             shape.patterns.clear()
             return _text_keywords(shape)
         if shape.shortest:
-            self._report_length(_keyword_pointer(state, "minLength"))
+            if shape.shortest > max(map(least_length, shape.patterns)):
+                self._report_length(_keyword_pointer(state, "minLength"))
             shape.shortest = 0
         written = _text_keywords(shape)
         if shape.longest is not None and self._failure(written):
