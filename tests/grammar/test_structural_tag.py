@@ -203,6 +203,16 @@ SCHEMAS: list[tuple[str, Any, Any]] = [
         },
     ),
     (
+        "a multiple, which xgrammar ignores beside bounds",
+        {"type": "number", "multipleOf": 2},
+        {"type": "integer", "multipleOf": 2},
+    ),
+    (
+        "a multiple with a bound of its own",
+        {"type": "integer", "multipleOf": 3, "minimum": 0},
+        {"type": "integer", "multipleOf": 3, "minimum": 0},
+    ),
+    (
         "names that are forbidden",
         {"type": "object", "properties": {"a": False}},
         {"type": "object", "properties": {}, "additionalProperties": True},

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from ..typescript.json_text import JsonValue, Schema
+from .json_schema.bounds import LARGEST_MULTIPLE
 
 _KEYWORDS = {
     "null": (),
@@ -75,6 +76,10 @@ def _of_type(name: str, schema: Schema) -> Schema:
     written |= {key: schema[key] for key in _KEYWORDS[name] if key in schema}
     if name == "string":
         _rewrite_pattern(written, schema)
+    elif "multipleOf" in written:  # xgrammar ignores it beside bounds; these two stand for none
+        for bound, limit in (("minimum", -LARGEST_MULTIPLE), ("maximum", LARGEST_MULTIPLE)):
+            if written.get(bound) == limit:
+                del written[bound]
     elif name == "array":
         _rewrite_items(written)
     elif name == "object":
