@@ -21,7 +21,7 @@ from openai import OpenAI
 from gpt_oss_harmony.server import Settings
 from gpt_oss_harmony.server.fair_turns import FairPool
 from gpt_oss_harmony.server.file_texts import FileTexts
-from gpt_oss_harmony.server.store import Store, UploadedFile
+from gpt_oss_harmony.server.store import PartialUpload, Store, UploadedFile, UploadError
 from gpt_oss_harmony.server.tools.conversation_tools import ConversationTools
 from gpt_oss_harmony.tools.python.python_tool import PythonTool
 from gpt_oss_harmony.tools.python.session import PythonSession
@@ -433,6 +433,9 @@ def test_a_file_in_parts(client: OpenAI) -> None:
     assert done.file is not None
     again = client.uploads.complete(upload.id, part_ids=[first, last], md5=md5)
     assert again == done  # the first answer may have been lost
+    for parts, other_md5 in (([last, first], md5), ([first, last], "0" * 32), (["part_1"], md5)):
+        with pytest.raises(openai.BadRequestError, match="with other parts or another md5"):
+            client.uploads.complete(upload.id, part_ids=parts, md5=other_md5)
     assert (done.status, done.file.filename) == ("completed", "table.csv")
     assert client.files.content(done.file.id).content == TABLE
     assert client.files.retrieve(done.file.id).expires_at == upload.created_at + 3600
@@ -450,7 +453,7 @@ def test_a_file_in_parts(client: OpenAI) -> None:
 
     client.files.delete(done.file.id)
     with pytest.raises(openai.NotFoundError, match="there is no file"):
-        client.uploads.complete(upload.id, part_ids=[first, last])
+        client.uploads.complete(upload.id, part_ids=[first, last], md5=md5)
 
     other = begun()
     part(other.id, b"a")
@@ -483,6 +486,22 @@ def test_no_part_is_added_while_its_upload_ends(tmp_path: Path) -> None:
         with pytest.raises(openai.BadRequestError, match="is cancelled; create another one"):
             adding.result()
         assert "files" not in store.owned.count("")
+
+
+def test_an_upload_that_an_older_server_began(tmp_path: Path) -> None:
+    """It has no id of the file, and a completed one no hash of its request."""
+    about = {"purpose": "user_data", "filename": "a.txt", "size": 0}
+    about.update(created_at=1, expires_at=None)
+    hour = int(time.time()) + 3600
+    with Store(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        rows = store.partial_uploads
+        rows.add(PartialUpload("upload_1", "", 1, hour, "pending", about))
+        _, file = rows.complete("upload_1", "", [], None)
+        assert store.uploads.get(file.id, "") == file
+        assert rows.complete("upload_1", "", [], None)[1] == file
+        rows.add(PartialUpload("upload_2", "", 1, hour, "completed", about))
+        with pytest.raises(UploadError, match="create another one"):
+            rows.complete("upload_2", "", [], None)
 
 
 def test_parts_belong_to_their_owner(url: str, client: OpenAI) -> None:

@@ -158,7 +158,10 @@ def openai_file(file: UploadedFile) -> File:
 
 @dataclass(frozen=True)
 class PartialUpload:
-    """A file that is uploaded in parts; `file` has the fields that the complete one will have."""
+    """A file that is uploaded in parts; `file` has the fields that the complete one will have.
+
+    Once it is complete, `file` also has ``completed_by``: a hash of the request's parts and MD5.
+    """
 
     id: str
     owner: str

@@ -8,6 +8,7 @@ that owner until the transaction ends; then no content goes away while a new fil
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,7 +31,7 @@ from sqlalchemy import (
 from ...apis.files import PartialUpload, UploadedFile
 from .database import Database, deletion, lock_key
 from .errors import NotFoundError, UploadError
-from .rows import Order, OwnedRows, Page
+from .rows import Order, OwnedRows, Page, new_id
 from .tables import container_files, contents, files, responses, uploads
 
 MAX_SWEPT_BYTES = 16 << 20
@@ -201,15 +202,24 @@ class PartialUploads(OwnedRows[PartialUpload]):
     def complete(
         self, id: str, owner: str, parts: Sequence[str], md5: str | None
     ) -> tuple[PartialUpload, UploadedFile]:
-        """Make the file of an upload from its parts in this order; of one that has it, return it.
+        """Make the file of an upload from its parts in this order. Raises `UploadError`.
 
-        Raises `UploadError`, also for bytes that are not those of `md5`.
+        The same arguments again return the file again: the first answer may have been lost.
         """
+        request = hashlib.sha256(json.dumps([*parts, md5]).encode()).hexdigest()
         with changing_files(self._database, owner) as connection:
             upload = self.read(connection, id, owner, to_write=True)
-            file = UploadedFile(owner=owner, container_id=None, **upload.file)
+            about = {"id": new_id("file-"), **upload.file}  # older servers gave the id at the end
+            completed_by = about.pop("completed_by", None)
+            file = UploadedFile(owner=owner, container_id=None, **about)
             if upload.status != "completed":
                 upload = self.end(id, owner, file, parts, md5)
+                described = {**about, "completed_by": request}
+                mine = update(uploads).where(uploads.c.id == id)
+                connection.execute(mine.values(file=described))
+            elif completed_by != request:
+                problem = "is completed, with other parts or another md5; create another one"
+                raise UploadError(f"the upload {id!r} {problem}")
             elif (
                 connection.execute(select(files.c.id).where(files.c.id == file.id)).first() is None
             ):
