@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import griffe
 import pytest
 
 import gpt_oss_harmony
@@ -286,9 +287,8 @@ PUBLIC = (
 )
 """Modules whose `__all__` is a promise; of others, the pages name what is public."""
 
-DIRECTIVES: list[tuple[str, list[str]]] = runpy.run_path(
-    str(ROOT / "scripts" / "docs" / "public_api.py")
-)["directives"]()
+PUBLIC_API = runpy.run_path(str(ROOT / "scripts" / "docs" / "public_api.py"))
+DIRECTIVES: list[tuple[str, list[str]]] = PUBLIC_API["directives"]()
 
 
 def referred_names() -> list[str]:
@@ -338,6 +338,66 @@ def test_generated_pages_are_those_of_the_code(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sys, "argv", ["reference.py", "--check"])
     script = runpy.run_path(str(folder / "reference.py"))
     assert script["main"]() == 0, "run `make reference`"
+
+
+MODULE = """
+from dataclasses import dataclass
+LIMIT = 5
+def render(text: str) -> list[int]: ...
+async def begin() -> None: ...
+class _Base:
+    def with_tools(self, tools: list) -> None: ...
+@dataclass(frozen=True)
+class Config(_Base):
+    drop: bool = True
+    @property
+    def size(self) -> int: ...
+    @classmethod
+    def new(cls) -> None: ...
+    @staticmethod
+    def of(text: str) -> None: ...
+    def __len__(self) -> int: ...
+    def __init__(self) -> None:
+        self.kept: int = _work()
+"""
+
+
+def api_of(code: str) -> list[str]:
+    """The list for the names of a package that imports them from a private module."""
+    names = ("LIMIT", "render", "begin", "Config")
+    start = f"from ._inner import {', '.join(names)}"
+    with griffe.temporary_visited_package(
+        "package", {"__init__.py": start, "_inner.py": code}, resolve_aliases=True
+    ) as package:
+        return [line for name in names for _, line in PUBLIC_API["lines_of"](name, package[name])]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("LIMIT = 5", "LIMIT = 6"),
+        ("text: str", "text: bytes"),
+        ("-> list[int]", "-> str"),
+        ("async def", "def"),
+        ("with_tools", "having_tools"),
+        ("tools: list", "tools: list = []"),
+        ("frozen=True", "frozen=False"),
+        ("bool = True", "bool = False"),
+        ("drop: bool = True", "drop: bool"),
+        ("    @property\n", ""),
+        ("size(self) -> int", "size(self) -> str"),
+        ("    @classmethod\n", ""),
+        ("    @staticmethod\n", ""),
+        ("__len__", "__bool__"),
+        ("kept: int", "kept: str"),
+    ],
+)
+def test_the_list_of_public_names_shows_a_change(old: str, new: str) -> None:
+    assert api_of(MODULE) != api_of(MODULE.replace(old, new, 1))
+
+
+def test_the_list_of_public_names_hides_what_is_private() -> None:
+    assert api_of(MODULE) == api_of(MODULE.replace("_work()", "_other()"))
 
 
 def test_the_limits_are_those_of_the_code() -> None:

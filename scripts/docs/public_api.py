@@ -36,24 +36,34 @@ def public_api() -> str:
     for package in sorted({module.partition(".")[0] for module, _ in described}):
         loader.load(package)
     loader.resolve_aliases(implicit=True, external=False)
-    lines = [
-        line
+    lines = sorted(
+        named
         for module, names in described
         for name in names
-        for line in _lines(f"{module}.{name}", modules[f"{module}.{name}"])
-    ]
-    return "\n".join(sorted(lines)) + "\n"
+        for named in lines_of(f"{module}.{name}", modules[f"{module}.{name}"])
+    )
+    return "".join(f"{line}\n" for _, line in lines)
 
 
-def _lines(path: str, found: Any) -> Iterator[str]:
-    if found.is_function:
-        yield found.signature(name=path)
-    elif found.is_class:
-        yield f"class {path}({', '.join(map(str, found.bases))})"
-        for name, member in found.members.items():
-            if name == "__init__" or not name.startswith("_"):
-                yield from _lines(f"{path}.{name}", member)
-    elif found.is_attribute and found.annotation:
-        yield f"{path}: {found.annotation}"
+def lines_of(path: str, named: Any) -> Iterator[tuple[str, str]]:
+    """Return a name with its line, and those of a class's members, inherited ones included."""
+    found = named.final_target if named.is_alias else named
+    start = "".join(f"@{decorator.value} " for decorator in getattr(found, "decorators", ()))
+    if found.is_class:
+        yield path, f"{start}class {path}({', '.join(map(str, found.bases))})"
+        for name, member in found.all_members.items():
+            if not name.startswith("_") or (name.endswith("__") and member.is_function):
+                yield from lines_of(f"{path}.{name}", member)
+    elif found.is_function:
+        start += "async " * ("async" in found.labels)
+        for each in found.overloads or [found]:
+            yield path, start + each.signature(name=path)
+    elif "property" in found.labels:
+        yield path, f"property {path}: {found.annotation}"
+    elif found.is_attribute:
+        annotation = f": {found.annotation}" if found.annotation else ""
+        declared = not found.labels.isdisjoint(("class-attribute", "module-attribute"))
+        value = f" = {found.value}" if declared and found.value is not None else ""
+        yield path, f"{path}{annotation}{value}"
     else:
-        yield f"{path} = {found.value}" if found.is_attribute else path
+        yield path, path
