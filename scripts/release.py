@@ -3,8 +3,9 @@
 ``release.py check [TAG]`` runs every step of the release that needs no network but the index of
 packages:
 
-1. All files name the same version, and the changelog has a section for it, dated if there is a TAG.
-2. The sdists and wheels of the four distributions are built from a clean clone of the commit, and
+1. The commit is cloned; with a TAG, it has that tag and nothing beside it is changed. All files of
+   the clone name the same version, and its changelog has a section for it, dated if there is a TAG.
+2. The sdists and wheels of the four distributions are built from the clone, and
    `twine check --strict` accepts them. Each wheel has a bill of materials, none has a file outside
    its own folder, and only the plugin's has an entry point of another program.
 3. An index on this machine has the wheels. pip and uv install them from it by their names, with
@@ -123,15 +124,13 @@ def release_notes(root: Path, version: str, tag: str | None = None) -> str:
 
 
 def _check(tag: str | None, out: Path | None, pythons: list[str]) -> None:
-    version = version_of(ROOT)
-    lines = release_notes(ROOT, version, tag).count("\n") + 1
-    _report(f"version {version} in {', '.join(VERSIONS)}; {lines} lines in CHANGELOG.md")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         dist, clone = out or folder / "dist", folder / "clone"
-        if _run("git", "status", "--porcelain"):
-            _report("what is not committed is not in the release")
-        _run("git", "clone", "--quiet", ROOT, clone)
+        clone_commit(ROOT, tag, clone)
+        version = version_of(clone)
+        lines = release_notes(clone, version, tag).count("\n") + 1
+        _report(f"version {version} in {', '.join(VERSIONS)}; {lines} lines in CHANGELOG.md")
         for project in PACKAGES.values():
             place = clone / project.relative_to(ROOT)
             _run(sys.executable, "-m", "build", "--outdir", dist, place)
@@ -146,15 +145,31 @@ def _check(tag: str | None, out: Path | None, pythons: list[str]) -> None:
             "each wheel has its SBOM and one folder; only the plugin's has an entry point for vLLM"
         )
         _try_everywhere(wheels, version, clone, folder, [*filter(None, map(_started, pythons))])
+        is_dated = f"\n## [{version}] - " in (clone / "CHANGELOG.md").read_text("utf-8")
     if tag is not None:
         _report(f"{tag} can be released")
-    elif f"\n## [{version}] - " in (ROOT / "CHANGELOG.md").read_text("utf-8"):
+    elif is_dated:
         _report(f"v{version} can be tagged")
     else:
         _report(
             "the release builds and installs; before the tag, rename the section Unreleased of "
             f"CHANGELOG.md to [{version}] - YEAR-MONTH-DAY"
         )
+
+
+def clone_commit(root: Path, tag: str | None, clone: Path) -> None:
+    """Clone the commit that is checked out; raise a ValueError if it is not all that has the tag.
+
+    Without a tag, what is not committed is only reported.
+    """
+    changes = _run("git", "status", "--porcelain", cwd=root)
+    if tag is None and changes:
+        _report("what is not committed is not in the release")
+    elif changes:
+        raise ValueError(f"there are changes that {tag} does not have; commit or remove them")
+    if tag is not None and tag not in _run("git", "tag", "--points-at", "HEAD", cwd=root).split():
+        raise ValueError(f"this commit does not have the tag {tag}; check it out, or make it here")
+    _run("git", "clone", "--quiet", root, clone, cwd=root)
 
 
 def check_contents(wheel: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -176,6 +177,38 @@ def test_a_requirement_of_another_version_is_found(checkout: Path) -> None:
         ValueError, match=r"the requirement in packages/vllm/pyproject.toml has 0\.1\.9"
     ):
         notes(checkout, "v0.2.0")
+
+
+def test_what_is_checked_is_the_commit_of_the_tag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, file = tmp_path / "root", tmp_path / "root" / "CHANGELOG.md"
+
+    def git(*command: str) -> None:
+        who = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *who, *command], cwd=root, check=True, capture_output=True)
+
+    def cloned(tag: str | None, name: str) -> str:
+        RELEASE["clone_commit"](root, tag, tmp_path / name)
+        return (tmp_path / name / "CHANGELOG.md").read_text("utf-8")
+
+    root.mkdir()
+    git("init")
+    for version in ("0.1.0", "0.2.0"):
+        file.write_text(version, "utf-8")
+        git("add", ".")
+        git("commit", "-m", version)
+        git("tag", "-a", f"v{version}", "-m", version)
+    assert cloned("v0.2.0", "tagged") == "0.2.0"
+    for tag in ("v0.1.0", "v0.3.0"):
+        with pytest.raises(ValueError, match=f"this commit does not have the tag {tag}"):
+            cloned(tag, "other")
+    file.write_text("0.3.0", "utf-8")
+    with pytest.raises(ValueError, match=r"there are changes that v0\.2\.0 does not have"):
+        cloned("v0.2.0", "changed")
+    assert not capsys.readouterr().out
+    assert cloned(None, "untagged") == "0.2.0"
+    assert capsys.readouterr().out == "ok  what is not committed is not in the release\n"
 
 
 def test_the_installed_distributions_pass_the_conformance_kit(tmp_path: Path) -> None:
