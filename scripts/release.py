@@ -24,6 +24,7 @@ import contextlib
 import functools
 import http.server
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -208,7 +209,7 @@ def _try_everywhere(
                 run_readme(programs, clone)
                 if tool == "pip":
                     _install(tool, programs, address, f"gpt-oss-harmony[test]=={version}")
-                    said += f", {_quick_tests(programs, clone)}"
+                    said += f", {quick_tests(programs, clone)}"
                 _report(f"Python {number} by {Path(tool).stem}: {said}")
     if not uv:
         _report("uv is not installed, so only pip was tried")
@@ -269,11 +270,23 @@ def run_readme(programs: Path, root: Path) -> None:
         raise ValueError(f"the README's examples print {printed!r}, not {said!r}")
 
 
-def _quick_tests(programs: Path, clone: Path) -> str:
-    """Run the core's tests against the installed packages; return what pytest counts."""
+def quick_tests(programs: Path, clone: Path) -> str:
+    """Run the core's tests against the installed packages; return what pytest counts.
+
+    Raises a ValueError if they ran against another copy of the library.
+    """
     tests = [f"tests/{name}" for name in QUICK]
     options = ("-q", "-p", "no:cacheprovider", "-m", "not slow")
-    printed = _run(programs / "python", "-m", "pytest", *options, *tests, cwd=clone)
+    code = """
+import sys, pytest
+failed = pytest.main(sys.argv[1:])
+import gpt_oss_harmony
+print(gpt_oss_harmony.__file__)
+sys.exit(failed)"""
+    printed = _run(programs / "python", "-c", code, *options, *tests, cwd=clone)
+    file = Path(printed.splitlines()[-1]).resolve()
+    if not file.is_relative_to(programs.parent.resolve()):
+        raise ValueError(f"the quick tests ran against {file}, not the installed packages")
     counted = re.findall(r"^(\d+ passed.*?) in ", printed, re.MULTILINE)
     return f"{counted[-1]} of the core's quick tests"
 
@@ -293,9 +306,18 @@ def try_installation(programs: Path, version: str, folder: Path) -> str:
 
 
 def _run(*command: str | Path, cwd: Path = ROOT) -> str:
-    """Run a program and return what it prints; show that where it fails."""
+    """Run a program and return what it prints; show that where it fails.
+
+    It does not get the variables by which a Python would import other code than it has installed.
+    """
+    hidden = ("PYTHONHOME", "PYTHONPATH")
     done = subprocess.run(
-        command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=cwd,
+        env={name: value for name, value in os.environ.items() if name not in hidden},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     if done.returncode:
         print(done.stdout, file=sys.stderr)

@@ -218,6 +218,24 @@ def test_the_installed_distributions_pass_the_conformance_kit(tmp_path: Path) ->
     assert re.fullmatch(r"passes (\d+) of \1 cases of the conformance kit's level format", score)
 
 
+def test_the_quick_tests_run_against_what_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PYTHONPATH is not passed on; another copy of the library that is imported is an error."""
+    files = {
+        "tests/test_one.py": "import os\ndef test_one(): assert 'PYTHONPATH' not in os.environ\n",
+        "gpt_oss_harmony/__init__.py": "",
+        "pytest.ini": "[pytest]\nmarkers = slow\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    monkeypatch.setitem(RELEASE["quick_tests"].__globals__, "QUICK", ["test_one.py"])
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(ValueError, match=r"ran against .*gpt_oss_harmony.__init__\.py, not the"):
+        RELEASE["quick_tests"](Path(sys.executable).parent, tmp_path)
+
+
 COMMAND = "[console_scripts]\nharmony = gpt_oss_harmony.cli:main\n"
 PLUGIN = "[vllm.general_plugins]\nharmony = gpt_oss_harmony_vllm:register\n"
 
