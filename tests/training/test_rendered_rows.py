@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gpt_oss_harmony import ConversationError, RenderConversationConfig, load_harmony_encoding
 from gpt_oss_harmony.training import IGNORED, RejectedRow, row_examples
+from gpt_oss_harmony.training.trainers import unpaired_preference_example
 from support.training_oracle import DATE, WRITERS, random_talk, write_chat
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -65,6 +67,29 @@ def test_a_prompt_with_a_completion_is_not_learned() -> None:
     assert text == "<|channel|>final<|message|>ho<|return|>"
     whole = row_examples({"prompt": row["prompt"] + row["completion"]})[1].examples
     assert sum(one.trainable_tokens for one in whole) == 2 * example.trainable_tokens
+
+
+BEGUN = f"{ASKED}<|start|>assistant<|channel|>final<|message|>Well, "
+NOT_ANSWERED: list[tuple[str, Any, str]] = [
+    (ASKED + SAID, "", "completion: no answer is there to learn; write it, or remove the row"),
+    (ASKED + SAID, " \n", "completion: no answer is there to learn"),
+    (ASKED, "<|start|>assistant", "completion: no answer is there to learn"),
+    (ASKED + SAID, [{"role": "assistant", "content": "ho"}], "completion: expected text, found"),
+    (f"{ASKED}<|start|>assistant", "ho", "completion: the rendered text ends inside a message"),
+    (BEGUN, "yes.<|return|>", r"prompt: .* ends inside .*; move what follows the last <\|start\|>"),
+    (BEGUN, "", "prompt: .* ends inside a message"),
+    (BEGUN.removesuffix("Well, "), "ho<|return|>", "prompt: .* ends inside a message"),
+]
+
+
+@pytest.mark.parametrize(("prompt", "completion", "problem"), NOT_ANSWERED)
+@pytest.mark.parametrize("make", [row_examples, unpaired_preference_example])
+def test_an_answer_stands_whole_in_the_completion(
+    make: Callable[..., object], prompt: str, completion: Any, problem: str
+) -> None:
+    row = {"prompt": prompt, "completion": completion, "label": True}
+    with pytest.raises(ConversationError, match=problem):
+        make(row)
 
 
 def test_damage_is_counted_by_kind_and_may_be_refused() -> None:

@@ -49,33 +49,38 @@ class RenderedText(NamedTuple):
 def read_rendered(row: JsonField) -> RenderedText:
     """Parse the text of a row; a text in `completion` goes on after `prompt`.
 
-    Raises `ConversationError` if the text ends inside a message, because its rest is not known.
+    Raises `ConversationError` if the text ends inside a message, because its rest is not known, if
+    the prompt does, because a part of the answer would not be learned, and for an empty completion.
 
     >>> text = "<|start|>user<|message|>hi<|end|><|start|>assistant<|channel|>final<|message|>ho"
     >>> [m.channel for m in read_rendered(JsonField({"text": f"{text}<|return|>"})).messages]
     [None, 'final']
     """
-    name = next((name for name in _COLUMNS if _is_rendered(row[name].value)), _COLUMNS[0])
-    columns, texts = [name], [row[name].text().strip()]
-    if name == "prompt" and isinstance(row["completion"].value, str):
-        columns.append("completion")
-        texts.append(row["completion"].text().strip())
-    texts[-1] = texts[-1].removesuffix(_OPENING)  # of a prompt, for the answer that follows
+    fields = [next((row[name] for name in _COLUMNS if _is_rendered(row[name].value)), row["text"])]
+    if fields[0].path == "prompt" and not row["completion"].is_null:
+        fields.append(row["completion"])
     encoding = load_harmony_encoding("HarmonyGptOss")
     parser = StreamableParser(encoding, None, strict=False)
-    tokens: list[int] = []
+    opening = ""  # at the end of a prompt, for the answer that follows
     asked = 0
-    for text in texts:
+    for field in fields:
         asked = len(parser.messages)
-        parser.process_many(tokens := encoding.encode(text, allowed_special="all") or tokens)
+        text = field.text().strip()
+        written = text.removesuffix(_OPENING)
+        if not written and field is not fields[0]:
+            raise field.error("no answer is there to learn; write it, or remove the row")
+        tokens = encoding.encode(opening + written, allowed_special="all")
+        if tokens and tokens[-1] not in STOP_TOKENS:
+            remedy = "append its stop token, or remove the row"
+            if field is not fields[-1]:
+                remedy = f"move what follows the last {_OPENING} to the completion"
+            problem = "the rendered text ends inside a message, of which the rest is missing"
+            raise field.error(f"{problem}; {remedy}")
+        parser.process_many(tokens)
+        opening = text.removeprefix(written)
     parser.process_eos()
-    if tokens and tokens[-1] not in STOP_TOKENS:
-        raise row[name].error(
-            "the rendered text ends inside a message, of which the rest is missing; append its "
-            "stop token, or remove the row"
-        )
     repairs = [recovery.kind.value for recovery in parser.recoveries]
     for message in parser.messages:
         if message.author.role is Role.ASSISTANT and message.channel is None:
             repairs.append("no-channel")
-    return RenderedText(parser.messages, repairs, columns, asked)
+    return RenderedText(parser.messages, repairs, [field.path for field in fields], asked)
