@@ -227,7 +227,7 @@ CONVERSATIONS: list[dict[str, Any]] = [
     {"messages": [QUESTION, RIGHT], "label": False},
     {"messages": [QUESTION, WRONG, QUESTION, RIGHT], "label": "False", "kto_tag": False},
     {"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]},
-    {"instruction": "q", "output": "a"},
+    {"instruction": "q", "output": "a", "label": 3},
     {"input": [QUESTION, {"role": "assistant", "content": "a"}]},
     {"prompt": "q", "completion": "a"},
     {"messages": [QUESTION, {**WRONG, "channel": "final"}]},
@@ -244,13 +244,36 @@ def test_a_bad_answer_is_never_learned_and_goes_to_kto(row: dict[str, Any]) -> N
     with pytest.raises(ConversationError, match="unpaired_preference_example") as caught:
         row_examples(bad, start_date=DATE)
     assert caught.value.field in ("label", "kto_tag")
+    assert "remove the field if it means something else" in caught.value.problem
     good = {name: value for name, value in row.items() if name not in ("label", "kto_tag")}
     read, made = row_examples({**good, "label": True}, start_date=DATE)
     assert read.unused == ["label", *(name for name in read.unused if name != "label")]
-    labelled = unpaired_preference_example({**good, "label": False}, start_date=DATE)
+    unused: list[str] = []
+    labelled = unpaired_preference_example(bad, start_date=DATE, on_unused=unused.extend)
     learned = made.examples[-1]
+    assert labelled["label"] is False
+    assert ("label" in unused) == (row.get("label") == 3)
     assert labelled["prompt_ids"] + labelled["completion_ids"] == learned.input_ids
     assert labelled["completion_ids"] == learned.labels[-len(labelled["completion_ids"]) :]
+
+
+@pytest.mark.parametrize("label", [0, 3, "toxic", "", ["False"]])
+def test_a_class_is_no_verdict(label: Any) -> None:
+    row = {"messages": [QUESTION, RIGHT], "label": label}
+    read, _ = row_examples(row, start_date=DATE)
+    assert read.unused == (["label"] if label != "" else [])
+    with pytest.raises(ConversationError, match="label: expected true or false, found"):
+        unpaired_preference_example(row)
+
+
+@pytest.mark.parametrize("labels", [{"label": False, "kto_tag": "true"}, {"label": "False"}])
+def test_the_label_of_a_pair_is_named_as_unused(labels: dict[str, Any]) -> None:
+    unused: list[str] = []
+    made = preference_example({**PAIR, **labels}, start_date=DATE, on_unused=unused.extend)
+    assert made == preference_example(PAIR, start_date=DATE)
+    assert unused == list(labels)
+    with pytest.raises(ConversationError, match="row of preferences"):
+        row_examples({**PAIR, **labels})
 
 
 def test_only_the_last_answer_of_a_labelled_conversation_is_its_completion() -> None:
@@ -273,6 +296,7 @@ BAD_LABELLED: list[tuple[dict[str, Any], str]] = [
         {"messages": [QUESTION, RIGHT], "label": True, "kto_tag": False},
         "kto_tag: label has another",
     ),
+    ({"messages": [QUESTION, RIGHT], "label": False, "kto_tag": "true"}, "kto_tag: label has anot"),
     (
         {"prompt": [QUESTION], "completion": [CALL, RESULT, RIGHT], "label": False},
         "completion: holds more than the model samples in one go",

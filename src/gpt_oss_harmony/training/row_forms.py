@@ -59,23 +59,38 @@ def _is_unanswered(chat: Mapping[str, Any]) -> bool:
 
 
 VERDICTS = ("label", "kto_tag")
-"""Fields of TRL, ms-swift and LLaMA-Factory that say whether a row's last answer is good.
-
-Numbers say nothing here: a `label` is often a class.
-"""
+"""Fields of TRL, ms-swift and LLaMA-Factory that say whether a row's last answer is good."""
 
 
-def refuse_bad_answer(row: Mapping[str, Any]) -> None:
-    """Raise `ConversationError` if the row says that its answer is bad."""
+def verdicts(row: JsonField) -> dict[str, bool]:
+    """Return what each of `VERDICTS` says: true or false, which may be text.
+
+    Numbers and other texts say nothing, because a `label` is often a class. Raises
+    `ConversationError` if one field says true and the other false.
+
+    >>> verdicts(JsonField({"label": 3, "kto_tag": "False"}))
+    {'kto_tag': False}
+    """
+    said: dict[str, bool] = {}
     for name in VERDICTS:
-        verdict = row.get(name)
-        if isinstance(verdict, str):
-            verdict = verdict.strip().casefold() != "false"
-        if verdict is False:
-            raise ConversationError(
+        value = row[name].value
+        word = str(value).strip().casefold() if isinstance(value, (bool, str)) else ""
+        if word in ("true", "false"):
+            said[name] = word == "true"
+    if len(set(said.values())) > 1:
+        first, *_, last = said
+        raise row[last].error(f"{first} has another value; keep one of them")
+    return said
+
+
+def refuse_bad_answer(row: JsonField) -> None:
+    """Raise `ConversationError` if the row says that its answer is bad."""
+    for name, is_good in verdicts(row).items():
+        if not is_good:
+            raise row[name].error(
                 "the row's answer is bad by this field, and must not be learned; for KTO, use "
-                "gpt_oss_harmony.training.trainers.unpaired_preference_example",
-                field=name,
+                "gpt_oss_harmony.training.trainers.unpaired_preference_example; or remove the "
+                "field if it means something else"
             )
 
 

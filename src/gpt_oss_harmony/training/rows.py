@@ -135,6 +135,7 @@ def row_examples(
     options = options or TrainingOptions()
     try:
         row = read_row(raw, form=form, start_date=start_date)
+        refuse_bad_answer(_row_object(raw))  # after the reading, which names pairs of answers
         made, trained = examples_of(row, options)
     except RecursionError:
         raise RejectedRow("nested too deeply to be read") from None
@@ -244,7 +245,6 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
     ('sharegpt', 'final')
     """
     row = _row_object(raw)
-    refuse_bad_answer(row.object())
     form = form or detect_form(row.object())
     if form in ("harmony", "rendered"):
         return _harmony_row(row) if form == "harmony" else _rendered_row(row)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ...apis.current_date import TODAY, current_date
-from ...conversation.json_field import JsonField
+from ...conversation.json_field import NOTHING, JsonField
 from ...errors import ConversationError
 from ..examples import IGNORED
 from ..options import TrainingOptions
 from ..rendered_rows import holds_rendered_text
 from ..row_checks import REJECTED_FINDINGS, FindingKind
-from ..row_forms import VERDICTS, spoken
+from ..row_forms import VERDICTS, spoken, verdicts
 from ..rows import row_examples
 from ..token_sequence import TokenSequence
 
@@ -47,6 +47,9 @@ def preference_example(
     """
     date = current_date(start_date)
     prompt, sides, fields = _parts(JsonField(row))
+    # The label of a pair says nothing about one of its answers.
+    labels = {name: fields.pop(name, None) for name in VERDICTS}
+    unused = {name: None for name, value in labels.items() if value not in NOTHING}
     if not prompt:
         pairs = enumerate(zip(*sides.values(), strict=False))
         shortest = min(map(len, sides.values()))
@@ -57,7 +60,6 @@ def preference_example(
         prompt = sides["chosen"][:same]
         sides = {name: messages[same:] for name, messages in sides.items()}
     result: dict[str, list[int]] = {}
-    unused: dict[str, None] = {}
     for name, messages in sides.items():
         prompt_ids, answer_ids, left_out = _sampled_answer(
             {**fields, "messages": [*_silent(prompt), *messages]}, name, date, reject
@@ -84,8 +86,8 @@ def unpaired_preference_example(
 
     The row has ``prompt`` and ``completion``, lists of Chat Completions messages or texts, or a
     conversation in any form that `row_examples` reads, whose last answer is the completion. Its
-    ``label`` (or ``kto_tag``) is true if the completion is good, false if it is bad. What raises
-    `ConversationError`, and the other arguments, are those of `preference_example`.
+    ``label`` (or ``kto_tag``) is true if the completion is good, false if it is bad; also as text.
+    What raises `ConversationError`, and the other arguments, are those of `preference_example`.
 
     >>> example = unpaired_preference_example(
     ...     {"prompt": "2 + 2?", "completion": "5", "label": False}
@@ -96,12 +98,12 @@ def unpaired_preference_example(
     field = JsonField(row)
     fields = dict(field.object())
     prompt, completion = field["prompt"], field["completion"]
-    verdict = next((field[name] for name in VERDICTS if not field[name].is_null), field["label"])
-    if not isinstance(verdict.value, bool):
-        raise verdict.unexpected("true or false")
-    for name in VERDICTS:
-        if isinstance(other := fields.pop(name, None), bool) and other != verdict.value:
-            raise field[name].error(f"{verdict.path} has another value; keep one of them")
+    said = verdicts(field)
+    if not said:
+        given = (field[name] for name in VERDICTS if not field[name].is_null)
+        raise next(given, field["label"]).unexpected("true or false")
+    for name in said:
+        del fields[name]
     date = current_date(start_date)
     if holds_rendered_text(fields) or (prompt.is_null and completion.is_null):
         answered = _last_answer(fields, date, reject)
@@ -115,7 +117,7 @@ def unpaired_preference_example(
         answered = _sampled_answer(chat, "completion", date, reject)
     prompt_ids, answer_ids, unused = answered
     _name_unused(unused, on_unused)
-    return {"prompt_ids": prompt_ids, "completion_ids": answer_ids, "label": verdict.value}
+    return {"prompt_ids": prompt_ids, "completion_ids": answer_ids, "label": said.popitem()[1]}
 
 
 def _silent(prompt: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
