@@ -169,7 +169,8 @@ def branch(
 
 def _shared_tokens(earlier: TrainingExample, later: TrainingExample) -> int:
     """Count the first tokens that both have, up to the one before the later example's own."""
-    first = next(index for index, label in enumerate(later.labels) if label != IGNORED)
+    labelled = (index for index, label in enumerate(later.labels) if label != IGNORED)
+    first = next(labelled, len(later))
     same, end = 0, min(len(earlier), first)
     while same < end:  # by halves, because lists are compared faster than their items
         middle = (same + end + 1) // 2
