@@ -463,6 +463,7 @@ def test_a_server_that_others_reach_needs_a_key(tmp_path: Path, cache: Path, scr
             assert [model.id for model in client.models.list()] == ["script"]
 
 
+@pytest.mark.slow
 def test_a_server_can_be_open_to_everyone(tmp_path: Path, cache: Path, script: str) -> None:
     options = ("--host", "0.0.0.0", "--port", "0", "--open-to-everyone")
     names = ("--allowed-host", "harmony.internal", "--allowed-origin", "https://app.example")
@@ -480,6 +481,7 @@ def test_a_server_can_be_open_to_everyone(tmp_path: Path, cache: Path, script: s
                 assert client.get("/models", headers=headers).status_code == status
 
 
+@pytest.mark.slow
 def test_keys_come_from_a_file_and_from_the_environment(
     tmp_path: Path, cache: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -509,6 +511,7 @@ def test_an_empty_variable_is_no_key(
     ]
 
 
+@pytest.mark.slow
 def test_the_key_of_an_engine_comes_from_the_environment(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
