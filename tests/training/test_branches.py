@@ -150,6 +150,14 @@ def test_what_cannot_have_the_mask_is_refused() -> None:
         PrepareSettings(one_sequence=True, columns=("labels", "attention_mask"))
 
 
+def test_weights_that_nothing_reads_are_refused() -> None:
+    from gpt_oss_harmony.training.trainers import BranchedCollator
+
+    rows: list[dict[str, Any]] = [{"input_ids": [1]}, {"input_ids": [1], "loss_weights": [0.5]}]
+    with pytest.raises(ValueError, match=r"loss_weights, .* prepare without --loss-weights"):
+        BranchedCollator(128)(rows)
+
+
 # A model
 
 

@@ -23,7 +23,16 @@ class BranchedCollator:
     dtype: Any = None
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Pad the rows; return the arguments of the model."""
+        """Pad the rows; return the arguments of the model.
+
+        Raises `ValueError` for a column ``loss_weights``, which the loss of Transformers ignores.
+        """
+        if any("loss_weights" in row for row in rows):
+            raise ValueError(
+                "the rows have loss_weights, which the loss of Transformers ignores; prepare "
+                "without --loss-weights (weights of 0 still count), or remove the column and "
+                "compute a loss with it"
+            )
         import torch
 
         longest = max(len(row["input_ids"]) for row in rows)
