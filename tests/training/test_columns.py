@@ -94,6 +94,7 @@ def test_megatron_reads_the_same_examples(source: Path, is_empty: bool) -> None:
 QUESTION = {"role": "user", "content": "2 + 2?"}
 RIGHT = {"role": "assistant", "content": "4", "reasoning": "hm"}
 WRONG = {"role": "assistant", "content": "5"}
+THOUGHT = {"role": "assistant", "reasoning": "hm"}
 CALL = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f"}}]}
 RESULT = {"role": "tool", "tool_call_id": "1", "content": "{}"}
 
@@ -291,6 +292,21 @@ BAD_LABELLED: list[tuple[dict[str, Any], str]] = [
     ({"prompt": "q", "completion": "4", "label": 1}, "label: expected true or false, found 1"),
     ({"prompt": "q", "completion": "4", "label": True, "messages": []}, "messages: the row has a"),
     ({"messages": [QUESTION, {**RIGHT, "weight": 0.5}], "label": True}, "a preference has no weig"),
+    *(
+        ({**row, "label": False}, f"{name}: a preference has no weights; remove the weight")
+        for reasoned in ([{**RIGHT, "weight": 0}], [{**THOUGHT, "weight": 0}, WRONG])
+        for name, row in (
+            ("messages", {"messages": [QUESTION, *reasoned]}),
+            ("messages", {"messages": [QUESTION, *reasoned, QUESTION]}),
+            ("completion", {"prompt": [QUESTION], "completion": reasoned}),
+            ("messages", {"messages": [QUESTION, RIGHT], "weight": 0}),
+            ("completion", {"prompt": [QUESTION], "completion": [RIGHT], "weight": 0}),
+        )
+    ),
+    (
+        {"messages": [QUESTION, {**CALL, "weight": 0.5}, RESULT, RIGHT], "label": True},
+        "messages: a preference has no weights",
+    ),
     ({"messages": [QUESTION], "label": True}, "nothing to train on: the conversation has no"),
     (
         {"messages": [QUESTION, RIGHT], "label": True, "kto_tag": False},
@@ -312,6 +328,14 @@ BAD_LABELLED: list[tuple[dict[str, Any], str]] = [
 def test_labelled_completions_that_are_none(row: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConversationError, match=problem):
         unpaired_preference_example(row)
+
+
+def test_weights_before_the_answer_say_nothing() -> None:
+    messages = [QUESTION, WRONG, QUESTION, CALL, RESULT, RIGHT]
+    weighted = [{**m, "weight": 0} if m in (WRONG, CALL) else m for m in messages]
+    made = unpaired_preference_example({"messages": weighted, "label": True}, start_date=DATE)
+    plain = unpaired_preference_example({"messages": messages, "label": True}, start_date=DATE)
+    assert made == plain
 
 
 def test_fields_of_a_labelled_completion_that_are_in_no_column_are_named() -> None:

@@ -55,7 +55,7 @@ def as_chat(row: JsonField, form: RowForm) -> JsonField:
 
 def _is_unanswered(chat: Mapping[str, Any]) -> bool:
     messages = [*parsed_json(JsonField(chat.get("messages"), "messages")).optional_items()]
-    return not messages or not _is_assistant(messages[-1].value)
+    return not messages or not is_assistant(messages[-1].value)
 
 
 VERDICTS = ("label", "kto_tag")
@@ -318,11 +318,11 @@ def _completion(row: JsonField) -> dict[str, Any]:
     fields = dict(row.object())
     prompt = spoken(row["prompt"], "user")
     fields["messages"] = [
-        *({**message, "weight": 0} if _is_assistant(message) else message for message in prompt),
+        *({**message, "weight": 0} if is_assistant(message) else message for message in prompt),
         *spoken(row["completion"], "assistant"),
     ]
     given = [
-        message["weight"] for message in prompt if _is_assistant(message) and "weight" in message
+        message["weight"] for message in prompt if is_assistant(message) and "weight" in message
     ]
     if any(weight != 0 for weight in given):
         fields["prompt[].weight"] = given  # nothing reads it, so it is counted
@@ -353,7 +353,8 @@ def _json_list(text: str) -> list[Any] | None:
     return value if has_roles else None
 
 
-def _is_assistant(message: Any) -> bool:
+def is_assistant(message: Any) -> bool:
+    """Return whether a value is a message of the assistant in Chat Completions."""
     return isinstance(message, Mapping) and message.get("role") == Role.ASSISTANT.value
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import dropwhile, takewhile
 from typing import Any
 
 from ...apis.current_date import TODAY, current_date
 from ...conversation.json_field import NOTHING, JsonField
 from ...errors import ConversationError
+from ..chat_rows import parsed_json, read_weight
 from ..examples import IGNORED
 from ..options import TrainingOptions
 from ..rendered_rows import holds_rendered_text
 from ..row_checks import REJECTED_FINDINGS, FindingKind
-from ..row_forms import VERDICTS, spoken, verdicts
+from ..row_forms import VERDICTS, as_chat, detect_form, is_assistant, spoken, verdicts
 from ..rows import row_examples
 from ..token_sequence import TokenSequence
 
@@ -62,7 +64,7 @@ def preference_example(
     result: dict[str, list[int]] = {}
     for name, messages in sides.items():
         prompt_ids, answer_ids, left_out = _sampled_answer(
-            {**fields, "messages": [*_silent(prompt), *messages]}, name, date, reject
+            fields, prompt, messages, name, date, reject
         )
         if result.setdefault("prompt_ids", prompt_ids) != prompt_ids:
             raise ConversationError("follows another prompt than the chosen answer", field=name)
@@ -110,35 +112,32 @@ def unpaired_preference_example(
     elif not field["messages"].is_null:
         raise field["messages"].error("the row has a prompt and a completion; keep one of both")
     else:
-        messages = [*_silent(_messages(prompt, "user")), *_messages(completion, "assistant")]
+        asked, answer = _messages(prompt, "user"), _messages(completion, "assistant")
         for name in ("prompt", "completion"):
             fields.pop(name, None)
-        chat = {**fields, "messages": messages}
-        answered = _sampled_answer(chat, "completion", date, reject)
+        answered = _sampled_answer(fields, asked, answer, "completion", date, reject)
     prompt_ids, answer_ids, unused = answered
     _name_unused(unused, on_unused)
     return {"prompt_ids": prompt_ids, "completion_ids": answer_ids, "label": said.popitem()[1]}
 
 
-def _silent(prompt: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Give the assistant's messages in a prompt the weight 0."""
-    return [
-        {**message, "weight": 0} if message.get("role") == "assistant" else message
-        for message in prompt
-    ]
-
-
 def _sampled_answer(
-    chat: Mapping[str, Any], name: str, date: str | None, reject: Collection[FindingKind]
+    fields: Mapping[str, Any],
+    prompt: Sequence[Mapping[str, Any]],
+    answer: Sequence[Mapping[str, Any]],
+    name: str,
+    date: str | None,
+    reject: Collection[FindingKind],
 ) -> tuple[list[int], list[int], Sequence[str]]:
-    """Return the tokens of a chat's prompt and of its answer, and the fields that neither has.
+    """Return the tokens of a prompt and of its answer, and the fields of the row that neither has.
 
     Raises `ConversationError`, with `name` as the field, unless the model samples all tokens of the
     answer in one go, and with the weight 1.
     """
+    _refuse_weights(fields, (JsonField(message, name) for message in answer), name)
+    silent = [{**message, "weight": 0} if is_assistant(message) else message for message in prompt]
+    chat = {**fields, "messages": [*silent, *answer]}
     read, made = row_examples(chat, form="chat", start_date=date, reject=reject)
-    if any(example.weights for example in made.examples):
-        raise ConversationError("a preference has no weights; remove the weight", field=name)
     (*others, example) = made.examples
     start = next(index for index, label in enumerate(example.labels) if label != IGNORED)
     if others or IGNORED in example.labels[start:]:
@@ -151,13 +150,29 @@ def _last_answer(
     row: Mapping[str, Any], date: str | None, reject: Collection[FindingKind]
 ) -> tuple[list[int], list[int], Sequence[str]]:
     """Return what `_sampled_answer` does, for the last that the model samples in a conversation."""
+    field, form = JsonField(row), detect_form(row)
+    chat = field if form in ("harmony", "rendered") else as_chat(field, form)
+    backwards = reversed([*parsed_json(chat["messages"]).optional_items()])
+    to_answer = dropwhile(lambda message: not is_assistant(message.value), backwards)
+    answer = takewhile(lambda message: is_assistant(message.value), to_answer)
+    _refuse_weights(row, answer, "messages")
     options = TrainingOptions(turns="last")
-    read, made = row_examples(row, options, start_date=date, reject=reject)
+    read, made = row_examples(row, options, form=form, start_date=date, reject=reject)
     example = made.examples[-1]
-    if read.weights.get(example.messages[-1].message, 1.0) != 1.0:
-        raise ConversationError("a preference has no weights; remove the weight", field="messages")
+    if example.weights:  # of calls before the answer, which are not learned: 0 is true
+        raise ConversationError(_NO_WEIGHTS, field="messages")
     start = len(example) - example.labels[::-1].index(IGNORED)
     return example.input_ids[:start], example.input_ids[start:], read.unused
+
+
+_NO_WEIGHTS = "a preference has no weights; remove the weight"
+
+
+def _refuse_weights(row: Mapping[str, Any], answer: Iterable[JsonField], name: str) -> None:
+    """Raise `ConversationError` if a row, or a message of its answer, has a weight other than 1."""
+    weighted = [JsonField({"weight": row.get("weight")}), *answer]
+    if any(read_weight(field) not in (None, 1) for field in weighted):
+        raise ConversationError(_NO_WEIGHTS, field=name)
 
 
 def _name_unused(unused: Sequence[str], on_unused: Callable[[Sequence[str]], None] | None) -> None:
