@@ -2,7 +2,8 @@
 
     python scripts/sbom.py [--check]
 
-Each wheel has the file in its folder ``sboms`` (PEP 770). With ``--check`` nothing is written, and
+Each wheel has the file in its folder ``sboms`` (PEP 770). What only extras require has the scope
+*optional*. With ``--check`` nothing is written, and
 the exit status is 1 if a file is not what the projects say.
 """
 
@@ -13,6 +14,7 @@ import importlib
 import json
 import re
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,8 @@ def sbom(project: Path) -> dict[str, Any]:
         }
         for part, kind, licence, file in CONTAINED.get(name, ())
     ]
-    required = [_requirement(text) for text in about.get("dependencies", ())]
+    extras = {None: about.get("dependencies", ()), **about.get("optional-dependencies", {})}
+    required = list(_requirements(name, extras))
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -75,21 +78,37 @@ def sbom(project: Path) -> dict[str, Any]:
     }
 
 
-def _requirement(text: str) -> dict[str, Any]:
-    """Return a library that the distribution requires and does not contain.
+def _requirements(
+    distribution: str, extras: Mapping[str | None, Iterable[str]]
+) -> Iterable[dict[str, Any]]:
+    """Return the libraries that a distribution requires, by extra, and does not contain.
 
-    >>> _requirement("pydantic>=2.7.1,!=2.9.0")["properties"]
-    [{'name': 'requirement', 'value': 'pydantic>=2.7.1,!=2.9.0'}]
+    >>> extras = {None: [], "numpy": ["numpy>=1.24"], "all": ["harmony[numpy]"]}
+    >>> (one,) = _requirements("harmony", extras)
+    >>> one["scope"], one["properties"]
+    ('optional', [{'name': 'requirement', 'value': "numpy>=1.24; extra == 'numpy'"}])
     """
-    (name,) = re.findall(r"^[\w.-]+", text)
-    purl = f"pkg:pypi/{name}"
-    return {
-        "type": "library",
-        "bom-ref": purl,
-        "name": name,
-        "purl": purl,
-        "properties": [{"name": "requirement", "value": text}],
-    }
+    found: dict[str, dict[str, Any]] = {}
+    for extra, texts in extras.items():
+        for text in texts:
+            (name,) = re.findall(r"^[\w.-]+", text)
+            if name == distribution:
+                continue  # its other extras
+            purl = f"pkg:pypi/{name}"
+            library = {
+                "type": "library",
+                "bom-ref": purl,
+                "name": name,
+                "scope": "required" if extra is None else "optional",
+                "purl": purl,
+                "properties": [],
+            }
+            if extra is not None:
+                bare, _, marker = text.partition("; ")
+                text = f"{bare}; {f'({marker}) and ' if marker else ''}extra == '{extra}'"
+            requirement = {"name": "requirement", "value": text}
+            found.setdefault(name, library)["properties"].append(requirement)
+    return found.values()
 
 
 def main() -> int:

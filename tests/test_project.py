@@ -290,7 +290,16 @@ def test_a_wheel_has_a_bill_of_materials_that_is_not_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["sbom.py", "--check"])
-    assert runpy.run_path(str(ROOT / "scripts" / "sbom.py"))["main"]() == 0
+    script = runpy.run_path(str(ROOT / "scripts" / "sbom.py"))
+    assert script["main"]() == 0
+    named = {file for parts in script["CONTAINED"].values() for *_, file in parts}
+    large = {file for file in script["DATA"].rglob("*") if file.stat().st_size > 50_000}
+    assert large == named  # smaller ones are our own, or the licence of a large one
+    components = script["sbom"](ROOT)["components"]
+    scopes = {one["name"]: one["scope"] for one in components if "scope" in one}
+    assert scopes["pydantic"] == "required"
+    assert scopes["alembic"] == scopes["mlx"] == "optional"
+    assert "gpt-oss-harmony" not in scopes
     wheel = tmp_path / "w.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("gpt_oss_harmony/__init__.py", "")
