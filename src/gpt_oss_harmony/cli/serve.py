@@ -171,9 +171,8 @@ class _Serve(Command):
         configure_logs(arguments.log_format, arguments.log_level)
         options = given_engine_options(arguments, arguments.model)
         if not is_url(arguments.model):
-            # Before a database is made; what the hub has is asked later.
-            source = find_source(arguments.model, options.get("engine"), options)
-            options["source"] = source
+            # Before a database is made; `open_engine` looks again, and asks the hub.
+            find_source(arguments.model, options.get("engine"), options)
             options.setdefault("max_requests", arguments.max_running)
             if arguments.context_length is not None:
                 options.setdefault("context_length", arguments.context_length)

@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from .gguf_engine import GgufEngine as GgufEngine
     from .llama_cpp_engine import LlamaCppEngine as LlamaCppEngine
     from .mlx_engine import MlxEngine as MlxEngine
-    from .model_names import ModelSource
     from .numpy_engine import NumpyEngine as NumpyEngine
     from .sglang_engine import SglangEngine as SglangEngine
     from .transformers_engine import TransformersEngine as TransformersEngine
@@ -102,13 +101,7 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(f".{module}", __name__), name)
 
 
-async def open_engine(
-    model: str | Path,
-    *,
-    engine: str | None = None,
-    source: "ModelSource | None" = None,
-    **options: Any,
-) -> Engine:
+async def open_engine(model: str | Path, *, engine: str | None = None, **options: Any) -> Engine:
     """Open the engine for a model.
 
     `model` is one of these:
@@ -121,9 +114,9 @@ async def open_engine(
     - ``ollama:gpt-oss:20b``, ``lmstudio:NAME``: what these programs have downloaded
 
     `engine` chooses another one for a model in this process: ``transformers``, ``mlx``,
-    ``llamacpp`` or, for small models, ``numpy``. `source` is what `model` means, if that is known
-    (`find_source`). `options` are passed to the engine. Loading a model in this process may block
-    the event loop. Raises `EngineError` if the model cannot be opened.
+    ``llamacpp`` or, for small models, ``numpy``. `options` are passed to the engine. Loading a
+    model in this process may block the event loop. Raises `EngineError` if the model cannot be
+    opened.
     """
     from .model_names import check_hub, find_source, is_url
 
@@ -140,7 +133,7 @@ async def open_engine(
             need = "an engine behind a URL needs"
             raise EngineError(missing_package(need, error, "http")) from error
         return await open_server(model, options)
-    source = source or find_source(model, engine, options)
+    source = find_source(model, engine, options)
     if source.place == model != "demo" and not Path(model).exists():
         check_hub(model, options)
     kind, extra = _IN_PROCESS[source.engine]
