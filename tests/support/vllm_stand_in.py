@@ -219,6 +219,7 @@ class BatchRequest(BaseModel):
 
     messages: list[list[Any]]
     schema_of_answers: Any
+    model: str = "gpt-oss"
 
     def to_chat_completion_request(self, messages: list[Any]) -> Request:
         return Request(
@@ -233,10 +234,18 @@ class OpenAIServingChatBatch:
     def __init__(self, online_renderer: OnlineRenderer) -> None:
         self.online_renderer = online_renderer
 
-    async def render_batch_chat_request(self, request: BatchRequest) -> list[Request]:
-        singles = [request.to_chat_completion_request(said) for said in request.messages]
-        for single in singles:
+    async def _check_model(self, request: BatchRequest) -> str | None:
+        return None if request.model == "gpt-oss" else "no such model"
+
+    async def render_batch_chat_request(self, request: BatchRequest) -> list[Request] | str:
+        error = await self._check_model(request)
+        if error is not None:
+            return error
+        singles = []
+        for said in request.messages:
+            single = request.to_chat_completion_request(said)
             self.online_renderer.adjust_harmony_request(single)
+            singles.append(single)
         return singles
 
 

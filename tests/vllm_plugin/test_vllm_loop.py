@@ -117,6 +117,9 @@ def test_the_conversations_of_a_batch_are_adjusted_in_a_thread(
     assert len(threads) == 3
     assert all(name.startswith("harmony-grammar") for name in threads)
     assert batch.model_dump() == dumped
+    unknown = batch.model_copy(update={"model": "another"})
+    assert asyncio.run(serving.render_batch_chat_request(unknown)) == "no such model"
+    assert len(threads) == 3
 
 
 def test_the_schemas_of_a_request_have_one_budget() -> None:

@@ -126,11 +126,15 @@ def patch_batches(module: Any) -> None:
         renderer = self.online_renderer
         if renderer.parser is None or not issubclass(renderer.parser, RecoveringParser):
             return await render(self, request)
+        if await self._check_model(request) is not None:
+            return await render(self, request)  # which answers with that error
         loop = asyncio.get_running_loop()
-        singles = [request.to_chat_completion_request(said) for said in request.messages]
-        for single in singles:
+        singles = []
+        for said in request.messages:
+            single = request.to_chat_completion_request(said)
             await loop.run_in_executor(_THREADS, renderer.adjust_harmony_request, single)
             single.__dict__[_ADJUSTED] = True
+            singles.append(single)
         adjusted = iter(singles)
         request.__dict__[_SINGLE] = lambda _said: next(adjusted)
         try:

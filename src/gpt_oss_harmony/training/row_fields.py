@@ -159,10 +159,15 @@ def unused_harmony_fields(row: Mapping[str, Any], messages: Sequence[Any]) -> li
     return found
 
 
+_REMEMBERED = 64 * 1024  # characters, of each of 256 contents
+
+
 def _unused_of_content(part: Mapping[str, Any]) -> Sequence[str]:
     if part.get("tools"):  # many rows have the same ones, which are looked at once
         with suppress(TypeError, ValueError, RecursionError):  # values that no file has
-            return _unused_of_json(json.dumps(part))
+            written = json.dumps(part)
+            if len(written) <= _REMEMBERED:
+                return _unused_of_json(written)
     return tuple(_unused_in_content(part))
 
 
