@@ -87,6 +87,17 @@ def test_what_has_no_reasoning_is_one_branch() -> None:
     assert branch([]) == []
 
 
+def test_an_example_without_labels_is_a_branch_as_any_other() -> None:
+    answered = training_examples(conversation("sduafuaf"))
+    silent = [
+        TrainingExample(ids, [IGNORED] * len(ids), [])
+        for ids in (answered[0].input_ids, answered[1].input_ids[:-2], [])
+    ]
+    for examples in ([*silent, *answered], [answered[0], silent[1], answered[1], silent[0]]):
+        (sequence,) = branch(examples)
+        assert learned_in(sequence) == [pair for example in examples for pair in learned(example)]
+
+
 # Files
 
 REASONED = {"role": "assistant", "thinking": "Simple.", "content": "4."}
