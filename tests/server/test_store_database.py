@@ -18,7 +18,7 @@ from typing import Any, cast
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from gpt_oss_harmony.apis.wire_events import json_text
 from gpt_oss_harmony.server.store import (
@@ -181,6 +181,10 @@ def holds(recorded: Any, now: Any) -> bool:
     return bool(recorded == now)
 
 
+def counted(connection: sqlite3.Connection, table: str) -> int:
+    return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
 @pytest.mark.parametrize(
     "file", sorted(stored_database.FOLDER.glob("*.sql")), ids=lambda file: file.stem
 )
@@ -188,13 +192,24 @@ def test_a_database_of_each_release_is_opened_and_continued(file: Path, tmp_path
     path = tmp_path / "harmony.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(file.read_text("utf-8"))
+        tables = METADATA.tables.keys() & {
+            name for (name,) in connection.execute("SELECT name FROM sqlite_master")
+        }
+        stored = {name: counted(connection, name) for name in tables}
+    with Store(path) as store, store._database.reading() as rows:
+        for name, count in stored.items():  # all values are read as their types
+            assert len(rows.execute(select(METADATA.tables[name])).all()) == count > 0, name
     recorded = json.loads(file.with_suffix(".json").read_text("utf-8"))
     options = {**stored_database.SETTINGS, "database": f"sqlite:///{path}"}
     with serving(TEXT, **options) as client:
+        assert client.get("/v1/files").status_code == 401
+        client.headers.update(stored_database.HEADERS)
         for place, answer in recorded.items():
-            assert holds(answer, client.get(place).json()), place
+            assert holds(answer, stored_database.shown(client, place)), place
         (chained,) = [
-            answer["id"] for answer in recorded.values() if answer.get("previous_response_id")
+            answer["id"]
+            for answer in recorded.values()
+            if isinstance(answer, dict) and answer.get("previous_response_id")
         ]
         assert create(client, input="go on", previous_response_id=chained)["status"] == "completed"
 
