@@ -74,11 +74,12 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def results(url: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+def results(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Callable[[str], Any]:
     """Run a framework once; return what it found in each step."""
 
     @cache
-    def of(name: str) -> dict[str, Any]:
+    def of(name: str) -> Any:
+        program = command(name)  # before a server is started
         environment = {
             "HOME": str(tmp_path_factory.mktemp(name)),
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -87,9 +88,9 @@ def results(url: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
             "PYTHONPATH": "",
             "CREWAI_DISABLE_TELEMETRY": "true",
         }
-        said = run([*command(name), name, url, MODEL], Path(environment["HOME"]), environment)
-        found: dict[str, Any] = json.loads(said.splitlines()[-1])
-        return found
+        url: str = request.getfixturevalue("url")
+        said = run([*program, name, url, MODEL], Path(environment["HOME"]), environment)
+        return json.loads(said.splitlines()[-1])
 
     return of
 
@@ -111,5 +112,5 @@ def command(name: str) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "step"), [(name, step) for name, one in FRAMEWORKS.items() for step in one["steps"]]
 )
-def test_framework(name: str, step: str, results: Callable[[str], dict[str, Any]]) -> None:
+def test_framework(name: str, step: str, results: Callable[[str], Any]) -> None:
     assert results(name)[step] == EXPECTED.get(step, "Rome")
