@@ -306,6 +306,7 @@ def test_options_reach_the_examples(source: Path) -> None:
         "unpacked_bytes": 5 * 1024**3,
         "source_field": None,
         "pack": True,
+        "one_sequence": False,
         "loss_weights": True,
         "columns": ["labels", "attention_mask"],
         "megatron": True,

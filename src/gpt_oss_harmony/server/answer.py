@@ -26,6 +26,7 @@ from ..apis.items import TurnEnded
 from ..apis.reader import TurnReader
 from ..apis.turn import TurnRequest
 from ..apis.wire_events import Event, encode_events, event_of
+from ..engines.engine import ContextLengthError
 from .auth.api_keys import Caller
 from .http.errors import ApiError
 from .http.json import JsonResponse
@@ -106,7 +107,10 @@ async def answer_events(
     api: Api, answer: Callable[[], Awaitable[SampledAnswer]]
 ) -> AsyncGenerator[Event, None]:
     """Sample an answer and write its events; one that is stored is stored before the last ones."""
-    choices, write, store = await answer()
+    try:
+        choices, write, store = await answer()
+    except ContextLengthError as error:
+        raise ApiError.of(error, prompt_field=api.prompt_field) from error
     fold = None if store is None else api.fold()
     running = len(choices)
     last: list[Event] = []
