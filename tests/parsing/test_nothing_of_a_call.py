@@ -227,6 +227,12 @@ def test_code_of_any_length_is_read_once() -> None:
         code = ENCODING.encode(part * 20_000)
         tokens += [*code, END, *code]
     read_at_once(tokens)
+    arguments = ENCODING.encode('{"a": [' + "1, " * 40_000)
+    rests = ENCODING.encode("<|start|>assistantx<|call|>", allowed_special="all") * 10_000
+    call = ENCODING.encode(
+        "<|channel|>commentary to=functions.run<|message|>", allowed_special="all"
+    )
+    read_at_once([*call, *arguments, CALL, *rests])
 
 
 @pytest.mark.parametrize("rest", ["", "<|channel|>final<|message|>", "<|message|>", "<|start|>"])

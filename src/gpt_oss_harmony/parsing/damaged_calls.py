@@ -107,17 +107,22 @@ def after_cut_call(parser: ParserState) -> bool:
     if last is None or last.author.role is not Role.ASSISTANT:
         return False
     was_call = last.recipient is not None and last.recipient not in ROLES
-    return was_call and (parser.last_stop != CALL or not _is_whole_json(last.text))
-
-
-def _is_whole_json(text: str) -> bool:
-    return text.lstrip()[:1] in ("{", "[") and OpenJson().read(text).depth <= 0
+    return was_call and (parser.last_stop != CALL or _is_whole_json(parser) is not True)
 
 
 def stopped_in_json(parser: ParserState) -> bool:
     """Whether the last message is JSON that is open at its end."""
-    text = parser.messages[-1].text if parser.messages else ""
-    return text.lstrip()[:1] in ("{", "[") and not _is_whole_json(text)
+    return _is_whole_json(parser) is False
+
+
+def _is_whole_json(parser: ParserState) -> bool | None:
+    """Whether the JSON of the last message is whole, or None if it has none; it is read once."""
+    count = len(parser.messages)
+    if parser.last_json[0] != count:
+        text = parser.messages[-1].text if count else ""
+        is_json = text.lstrip()[:1] in ("{", "[")
+        parser.last_json = count, OpenJson().read(text).depth <= 0 if is_json else None
+    return parser.last_json[1]
 
 
 def is_rest_of_call(parser: ParserState, ending: int, *headers: Header) -> bool:

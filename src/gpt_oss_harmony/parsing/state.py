@@ -268,6 +268,8 @@ class ParserState:
     """False once the end of the tokens has shown that a call was cut."""
     suspended: SuspendedBody | None = None
     last_stop: int | None = None
+    last_json: tuple[int, bool | None] = (0, None)
+    """The number of messages; whether the last one is whole JSON, or None if it is none."""
     cut_header: list[int] = field(default_factory=list)
     """The last header, if ``<|end|>`` came before its body."""
 
