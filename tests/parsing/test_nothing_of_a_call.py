@@ -233,6 +233,7 @@ def test_code_of_any_length_is_read_once() -> None:
         "<|channel|>commentary to=functions.run<|message|>", allowed_special="all"
     )
     read_at_once([*call, *arguments, CALL, *rests])
+    read_at_once([*call, *ENCODING.encode("{<|end|>}", allowed_special="all") * 20_000])
 
 
 @pytest.mark.parametrize("rest", ["", "<|channel|>final<|message|>", "<|message|>", "<|start|>"])

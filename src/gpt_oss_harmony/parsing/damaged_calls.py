@@ -152,7 +152,7 @@ def waits_in_call(parser: ParserState) -> Phase | None:
         return None
     if begun not in ("", "{", "["):
         return Phase.OPEN_CODE
-    parser.json = parser.json.read(parser.text[parser.json.length :])
+    parser.json = parser.held_json = parser.json.read(parser.text[parser.json.length :])
     # A call without a text yet may become one of code; `_wait_in_call` finds that out.
     return Phase.OPEN_CALL if parser.json.depth > 0 or not begun else None
 
@@ -161,15 +161,15 @@ def _wait_in_call(parser: ParserState, token: int) -> None:
     """Keep a token until the call's JSON is closed, or a whole header shows that it was cut."""
     parser.held.append(token)
     is_header = token == MESSAGE and _last_header(parser, START).startswith(_SOUND_STARTS)
-    if is_header and not parser.json.in_string:
+    if is_header and not parser.held_json.in_string:
         _give_up_call(parser)
     elif token < FIRST_SPECIAL:
         text = parser.tokenizer.decode_bytes([token]).decode("utf-8", "replace")
-        if not parser.json.depth and text.lstrip()[:1] not in ("", "{", "["):
+        if not parser.held_json.depth and text.lstrip()[:1] not in ("", "{", "["):
             parser.phase = Phase.OPEN_CODE
             return
-        parser.json = parser.json.read(text)
-        if parser.json.depth <= 0 and text.strip():
+        parser.held_json = parser.held_json.read(text)
+        if parser.held_json.depth <= 0 and text.strip():
             _go_on_with_call(parser)
 
 
@@ -259,8 +259,7 @@ def _end_open_code(parser: ParserState, token: int) -> None:
 def _go_on_with_call(parser: ParserState) -> None:
     """Add the tokens that waited to the call; special ones only where they are in a string."""
     held, parser.held = parser.held, []
-    opened: OpenJson | OpenCode = OpenJson() if parser.phase is Phase.OPEN_CALL else OpenCode()
-    parser.json = OpenJson()  # it counts what waited, and is now read again as text of the call
+    opened: OpenJson | OpenCode = parser.json if parser.phase is Phase.OPEN_CALL else OpenCode()
     parser.phase = Phase.BODY
     parser.expect_text()
     for token in held:
@@ -272,6 +271,8 @@ def _go_on_with_call(parser: ParserState) -> None:
         opened = opened.read(parser.text[opened.length :])
         if opened.in_string:
             parser.add_text(spelling(token))
+    if isinstance(opened, OpenJson):
+        parser.json = opened
 
 
 def _give_up_call(parser: ParserState) -> None:

@@ -263,7 +263,9 @@ class ParserState:
     opening: list[int] = field(default_factory=list)
     """The header of the body that is in FIRST_WORDS."""
     json: OpenJson = field(default_factory=OpenJson)
-    """What is open in the JSON of the open body."""
+    """What is open in the JSON of the open body, as far as it was read."""
+    held_json: OpenJson = field(default_factory=OpenJson)
+    """The same after the tokens that wait in OPEN_CALL."""
     holds_calls: bool = True
     """False once the end of the tokens has shown that a call was cut."""
     suspended: SuspendedBody | None = None
