@@ -107,23 +107,23 @@ async def answer_events(
     api: Api, answer: Callable[[], Awaitable[SampledAnswer]]
 ) -> AsyncGenerator[Event, None]:
     """Sample an answer and write its events; one that is stored is stored before the last ones."""
+    last: list[Event] = []
     try:
         choices, write, store = await answer()
+        fold = None if store is None else api.fold()
+        running = len(choices)
+        async with aclosing(sample_choices(choices)) as events:
+            async for choice, event in events:
+                running -= isinstance(event, TurnEnded)
+                for written in write(event, choice):
+                    if fold is not None:
+                        fold.add(written.fields())
+                    if running:
+                        yield written
+                    else:
+                        last.append(written)
     except ContextLengthError as error:
         raise ApiError.of(error, prompt_field=api.prompt_field) from error
-    fold = None if store is None else api.fold()
-    running = len(choices)
-    last: list[Event] = []
-    async with aclosing(sample_choices(choices, prompt_field=api.prompt_field)) as events:
-        async for choice, event in events:
-            running -= isinstance(event, TurnEnded)
-            for written in write(event, choice):
-                if fold is not None:
-                    fold.add(written.fields())
-                if running:
-                    yield written
-                else:
-                    last.append(written)
     # The engine is free by now: a slow database keeps no one from it.
     if store is not None and fold is not None:
         await store(fold.whole())

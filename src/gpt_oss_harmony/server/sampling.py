@@ -17,7 +17,7 @@ from ..engines.engine import ContextLengthError, EngineError, SampledToken, Samp
 from ..engines.repetition import RepetitionDetector
 from ..grammar import find_violations
 from .auth.api_keys import Caller
-from .http.errors import ApiError, shutting_down
+from .http.errors import shutting_down
 from .http.requests import cancel_all
 from .metrics import CompletionMetrics
 from .preparation import PreparedTurn
@@ -134,24 +134,20 @@ def choice_sampling(sampling: Sampling, index: int) -> Sampling:
 
 
 async def sample_choices(
-    choices: Sequence[AsyncGenerator[_Item, None]], *, prompt_field: str
+    choices: Sequence[AsyncGenerator[_Item, None]],
 ) -> AsyncGenerator[tuple[int, _Item], None]:
     """Sample several choices at once; yield their items as they come, with the choice's index.
 
-    The first error ends all choices; closing the generator closes them. An error about the length
-    of the prompt names `prompt_field`.
+    The first error ends all choices; closing the generator closes them.
     """
-    try:
-        if len(choices) == 1:  # the usual case, without a queue between
-            async with aclosing(choices[0]) as only:
-                async for item in only:
-                    yield 0, item
-        else:
-            async with aclosing(_interleaved(choices)) as items:
-                async for indexed in items:
-                    yield indexed
-    except ContextLengthError as error:
-        raise ApiError.of(error, prompt_field=prompt_field) from error
+    if len(choices) == 1:  # the usual case, without a queue between
+        async with aclosing(choices[0]) as only:
+            async for item in only:
+                yield 0, item
+    else:
+        async with aclosing(_interleaved(choices)) as items:
+            async for indexed in items:
+                yield indexed
 
 
 async def _interleaved(
