@@ -74,16 +74,20 @@ def renderer(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     return modules["vllm.renderers.online_renderer"].OnlineRenderer(own, backend)
 
 
-def test_constraints_are_made_once_and_in_a_thread(
-    renderer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads: list[str] = []
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the threads that made a constraint."""
+    names: list[str] = []
 
     def noted(*args: Any, **options: Any) -> Any:
-        threads.append(threading.current_thread().name)
+        names.append(threading.current_thread().name)
         return constrain(*args, **options)
 
     monkeypatch.setattr(parser, "constrain", noted)
+    return names
+
+
+def test_constraints_are_made_once_and_in_a_thread(renderer: Any, threads: list[str]) -> None:
     chat = Request(tools=tools(1, 1), tool_choice="required")
     asyncio.run(renderer.render_chat(chat))
     assert chat.structured_outputs is not None
@@ -97,15 +101,8 @@ def test_constraints_are_made_once_and_in_a_thread(
 
 
 def test_the_conversations_of_a_batch_are_adjusted_in_a_thread(
-    renderer: Any, monkeypatch: pytest.MonkeyPatch
+    renderer: Any, threads: list[str]
 ) -> None:
-    threads: list[str] = []
-
-    def noted(*args: Any, **options: Any) -> Any:
-        threads.append(threading.current_thread().name)
-        return constrain(*args, **options)
-
-    monkeypatch.setattr(parser, "constrain", noted)
     module = sys.modules["vllm.entrypoints.openai.chat_completion.batch_serving"]
     said = [[{"role": "user", "content": text}] for text in ("a", "b", "c")]
     batch = vllm.BatchRequest(messages=said, schema_of_answers={"type": "object"})

@@ -68,7 +68,7 @@ def patch_renderer(module: Any, settings: Settings) -> None:
     @wraps(own)
     def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
         own(self, *args, **kwargs)
-        if self.parser is not None and issubclass(self.parser, RecoveringParser):
+        if _parses(self):
             config = getattr(self.renderer.config, "structured_outputs_config", None)
             self.parser.backend = getattr(config, "backend", None)
             if settings.grammar != "off":
@@ -101,10 +101,8 @@ def _adjust_in_threads(renderer: Any) -> None:
     def adjusted_first(render: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         @wraps(render)
         async def rendered(self: Any, request: Any, **options: Any) -> Any:
-            if self.parser is not None and issubclass(self.parser, RecoveringParser):
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(_THREADS, adjust, self, request)
-                request.__dict__[_ADJUSTED] = True
+            if _parses(self):
+                await _adjust(self, request)
             return await render(self, request, **options)
 
         return rendered
@@ -112,6 +110,18 @@ def _adjust_in_threads(renderer: Any) -> None:
     renderer.adjust_harmony_request = adjust_harmony_request
     renderer.render_chat = adjusted_first(renderer.render_chat)
     renderer.render_responses = adjusted_first(renderer.render_responses)
+
+
+def _parses(renderer: Any) -> bool:
+    """Return whether our parser is that of the renderer's model."""
+    return renderer.parser is not None and issubclass(renderer.parser, RecoveringParser)
+
+
+async def _adjust(renderer: Any, request: Any) -> None:
+    """Adjust a request in a thread; when vLLM asks for it, it is done."""
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(_THREADS, renderer.adjust_harmony_request, request)
+    request.__dict__[_ADJUSTED] = True
 
 
 def patch_batches(module: Any) -> None:
@@ -123,17 +133,12 @@ def patch_batches(module: Any) -> None:
 
     @wraps(render)
     async def rendered(self: Any, request: Any) -> Any:
-        renderer = self.online_renderer
-        if renderer.parser is None or not issubclass(renderer.parser, RecoveringParser):
-            return await render(self, request)
-        if await self._check_model(request) is not None:
-            return await render(self, request)  # which answers with that error
-        loop = asyncio.get_running_loop()
+        if not _parses(self.online_renderer) or await self._check_model(request) is not None:
+            return await render(self, request)  # which answers with the error of the model
         singles = []
         for said in request.messages:
             single = request.to_chat_completion_request(said)
-            await loop.run_in_executor(_THREADS, renderer.adjust_harmony_request, single)
-            single.__dict__[_ADJUSTED] = True
+            await _adjust(self.online_renderer, single)
             singles.append(single)
         adjusted = iter(singles)
         request.__dict__[_SINGLE] = lambda _said: next(adjusted)
