@@ -125,31 +125,24 @@ def haystack(url: str, model: str) -> dict[str, Step]:
 
 
 def pydantic_ai(url: str, model: str) -> dict[str, Step]:
-    from pydantic_ai import Agent
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    chat = OpenAIChatModel(model, provider=OpenAIProvider(base_url=url, api_key="none"))
-
-    async def stream() -> list[Any]:
-        async with Agent(chat).run_stream(HELLO) as result:
-            pieces = result.stream_text(delta=True, debounce_by=None)
-            return joined([piece async for piece in pieces])
-
-    return {
-        "answer": lambda: Agent(chat).run_sync(HELLO).output,
-        "stream": stream,
-        "tool": lambda: Agent(chat, tools=[now]).run_sync(TIME).output,
-        "form": lambda: Agent(chat, output_type=City).run_sync(PLACE).output.city,
-    }
+    provider = OpenAIProvider(base_url=url, api_key="none")
+    return _pydantic_ai(OpenAIChatModel(model, provider=provider), City)
 
 
 def pydantic_ai_responses(url: str, model: str) -> dict[str, Step]:
-    from pydantic_ai import Agent, NativeOutput
+    from pydantic_ai import NativeOutput
     from pydantic_ai.models.openai import OpenAIResponsesModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    chat = OpenAIResponsesModel(model, provider=OpenAIProvider(base_url=url, api_key="none"))
+    provider = OpenAIProvider(base_url=url, api_key="none")
+    return _pydantic_ai(OpenAIResponsesModel(model, provider=provider), NativeOutput(City))
+
+
+def _pydantic_ai(chat: Any, form: Any) -> dict[str, Step]:
+    from pydantic_ai import Agent
 
     async def stream() -> list[Any]:
         async with Agent(chat).run_stream(HELLO) as result:
@@ -160,7 +153,7 @@ def pydantic_ai_responses(url: str, model: str) -> dict[str, Step]:
         "answer": lambda: Agent(chat).run_sync(HELLO).output,
         "stream": stream,
         "tool": lambda: Agent(chat, tools=[now]).run_sync(TIME).output,
-        "form": lambda: Agent(chat, output_type=NativeOutput(City)).run_sync(PLACE).output.city,
+        "form": lambda: Agent(chat, output_type=form).run_sync(PLACE).output.city,
     }
 
 
