@@ -91,7 +91,7 @@ class HarmonyEncoding:
         opening = self._renderer.next_turn(Role(next_turn_role), 0).tokens
         rendered = self._rendered(conversation, config)[1]
         if most_tokens is not None:
-            length = sum(len(message.tokens) for message in rendered) + len(opening)
+            length = _length_of(rendered) + len(opening)
             if length > most_tokens:
                 raise PromptLengthError(length, most_tokens)
         tokens = _tokens_of(rendered)
@@ -110,7 +110,7 @@ class HarmonyEncoding:
         """
         opening = self._renderer.next_turn(Role(next_turn_role), 0).tokens
         rendered = self._rendered(conversation, config)[1]
-        return sum(len(message.tokens) for message in rendered) + len(opening)
+        return _length_of(rendered) + len(opening)
 
     def _render_begun(
         self, conversation: Conversation, role: Role, config: RenderConversationConfig | None
@@ -304,6 +304,10 @@ def load_harmony_encoding(name: str | HarmonyEncodingName) -> HarmonyEncoding:
 @functools.cache
 def _load(name: HarmonyEncodingName) -> HarmonyEncoding:
     return HarmonyEncoding(name)
+
+
+def _length_of(rendered: Iterable[Rendered]) -> int:
+    return sum(len(message.tokens) for message in rendered)
 
 
 def _tokens_of(rendered: Iterable[Rendered]) -> list[int]:

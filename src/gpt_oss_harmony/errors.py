@@ -39,11 +39,12 @@ class ConversationError(HarmonyError, ValueError):
 
 
 class PromptLengthError(ConversationError):
-    """A prompt has more tokens than the caller allows; `length` is how many it has."""
+    """A prompt has `length` tokens; the caller allows `most_tokens`."""
 
     def __init__(self, length: int, most_tokens: int) -> None:
         super().__init__(f"the prompt has {length:,} tokens, and {most_tokens:,} are allowed")
         self.length = length
+        self.most_tokens = most_tokens
 
 
 class SchemaError(ConversationError):

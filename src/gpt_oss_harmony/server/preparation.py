@@ -47,7 +47,7 @@ def prepare_turn(request: TurnRequest, context_length: int | None = None) -> Pre
     try:
         prompt = request.prompt(None if context_length is None else context_length - 1)
     except PromptLengthError as error:
-        raise ContextLengthError(error.length, context_length or 0) from None
+        raise ContextLengthError(error.length, error.most_tokens + 1) from None
     return PreparedTurn(prompt, request.sampling, ignored=request.unread)
 
 
