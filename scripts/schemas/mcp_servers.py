@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import json
 import os
-import random
 import subprocess
 import sys
 from collections import Counter
@@ -27,6 +26,8 @@ from typing import Any, NamedTuple
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from gpt_oss_harmony import (
     Conversation,
@@ -44,6 +45,7 @@ from gpt_oss_harmony.grammar import (
     TurnOptions,
     turn_constraint,
 )
+from support.noise_sampler import sampled
 
 _SECONDS_TO_INSTALL, _SECONDS_TO_ANSWER = 300, 60
 _TOGETHER = 16
@@ -218,18 +220,6 @@ def judge(tool: dict[str, Any], limits: list[int], seed: int, counts: Counter[st
         if problem:
             counts[f"wrong in {limit}"] += 1
             print(f"  WRONG within {limit}: {tool['name']}: {problem}")
-
-
-def sampled(matcher: ClosingMatcher, seed: int) -> list[int]:
-    """Sample random tokens that the grammar allows."""
-    choices, tokens = random.Random(seed), list[int]()
-    while not matcher.is_finished:
-        mask = matcher.bitmask()
-        byte = choices.choice([index for index, bits in enumerate(mask) if bits])
-        bit = choices.choice([bit for bit in range(8) if mask[byte] >> bit & 1])
-        tokens.append(8 * byte + bit)
-        matcher.accept(tokens[-1])
-    return tokens
 
 
 def _problem_of(

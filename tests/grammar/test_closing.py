@@ -24,6 +24,7 @@ from gpt_oss_harmony.grammar import (
 )
 from gpt_oss_harmony.grammar.json_schema.formats import FORMATS
 from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
+from support.noise_sampler import sampled
 from support.tool_schemas import tool_schema
 from support.turns import TOOLS
 
@@ -99,19 +100,6 @@ def test_a_short_way_is_found(begun: str, most: int) -> None:
     assert matcher.accept_all(found) == len(found)
     assert matcher.is_finished
     assert way_to_the_end(matcher) == []
-
-
-def sampled(matcher: ClosingMatcher, seed: int) -> list[int]:
-    """Sample random tokens of the masks."""
-    choices, tokens = random.Random(seed), list[int]()
-    while not matcher.is_finished:
-        mask = matcher.bitmask()
-        byte = choices.choice([index for index, bits in enumerate(mask) if bits])
-        bit = choices.choice([bit for bit in range(8) if mask[byte] >> bit & 1])
-        tokens.append(8 * byte + bit)
-        assert matcher.allows(tokens[-1])
-        assert matcher.accept(tokens[-1])
-    return tokens
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

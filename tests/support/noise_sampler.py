@@ -1,4 +1,4 @@
-"""A sampler with the settings of the engines, over logits of noise: what the stand-ins run."""
+"""Samplers of noise: one with the settings of the engines, and one of any token of the masks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpt_oss_harmony.engines.llama_cpp_engine import text_of
-from gpt_oss_harmony.grammar import Matcher
+from gpt_oss_harmony.grammar import ClosingMatcher, Matcher
 from gpt_oss_harmony.tokens.special_tokens import FIRST_SPECIAL
 
 CANDIDATES = 40  # tokens that get any probability
@@ -128,3 +128,16 @@ def is_text(spelled: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def sampled(matcher: ClosingMatcher, seed: int) -> list[int]:
+    """Sample a turn whose tokens are random ones of the masks."""
+    choices, tokens = random.Random(seed), list[int]()
+    while not matcher.is_finished:
+        mask = matcher.bitmask()
+        byte = choices.choice([index for index, bits in enumerate(mask) if bits])
+        bit = choices.choice([bit for bit in range(8) if mask[byte] >> bit & 1])
+        tokens.append(8 * byte + bit)
+        assert matcher.allows(tokens[-1])
+        assert matcher.accept(tokens[-1])
+    return tokens
