@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +16,9 @@ from gpt_oss_harmony import ConversationError, HarmonyError
 from gpt_oss_harmony.engines import ContextLengthError, EngineError, SamplingError
 from gpt_oss_harmony.grammar import GrammarError
 from gpt_oss_harmony.server import Settings, create_app
+from gpt_oss_harmony.server.app import MemoryKeeper
 from gpt_oss_harmony.server.auth.api_keys import AuthenticatedCaller
+from gpt_oss_harmony.server.auth.limits import Quota
 from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 
@@ -152,3 +156,29 @@ def test_endpoints_that_this_server_does_not_have_say_what_helps(
     answer = client.post(path, json={})
     assert answer.status_code == 404
     assert remedy in answer.json()["error"]["message"]
+
+
+def test_objects_that_refer_to_each_other_are_freed_between_large_requests() -> None:
+    class Ring:
+        def __init__(self) -> None:
+            self.itself = self
+
+    quota = Quota(100 * 1024**2, "bytes of requests")
+    keeper = MemoryKeeper(quota)
+    gc.disable()
+    try:
+        with quota.held_by("small") as take:
+            take(1000)
+            ring = weakref.ref(Ring())
+            keeper.keep()
+            assert ring() is None
+        with quota.held_by("large") as take:
+            take(15 * 1024**2)
+            ring = weakref.ref(Ring())
+            for _ in range(10):
+                keeper.keep()
+                assert ring() is not None
+            keeper.keep()  # a client that always sends large requests does not fill the memory
+            assert ring() is None
+    finally:
+        gc.enable()

@@ -81,8 +81,12 @@ _C_LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
 _MAINTENANCE_INTERVAL = 60  # seconds
 _CLOSING_SECONDS = 5  # in which clients can read that their request was cancelled
 _SWITCH_INTERVAL = 0.001  # seconds that a thread may keep the event loop waiting
-# New objects before a collection: with Python's 700, it took a tenth of a stream's time.
-_GARBAGE = (50_000, 10, 10)
+# New objects before a collection, so many of these before one of what they left, and none of all:
+# a collection stops all threads for some 0.5 ms for each thousand objects, and a chat of 20,000
+# messages has a million. With Python's 700, collecting took a tenth of a stream's time.
+_GARBAGE = (5_000, 4, 2**31 - 1)
+_LARGE_BYTES = 1024 * 1024  # of requests that are read, beyond which all objects are not looked at
+_LONGEST_WAIT = 10  # times in a row that they are not
 _LARGE_REQUESTS = 8  # of the largest size that one key may have at a time
 _DECODED_REQUESTS = 2  # of the largest size, which cost their client almost nothing
 _SOCKETS = 256  # the most open WebSockets of one key
@@ -133,7 +137,9 @@ def create_app(
             await services.peers.open()
             upkeep = [
                 asyncio.ensure_future(_repeat(partial(_maintain, services), _MAINTENANCE_INTERVAL)),
-                asyncio.ensure_future(_repeat(_return_memory, _MAINTENANCE_INTERVAL)),
+                asyncio.ensure_future(
+                    _repeat(MemoryKeeper(services.request_bytes).keep, _MAINTENANCE_INTERVAL)
+                ),
                 asyncio.ensure_future(_repeat(partial(_serve_on, services), CHECK_SECONDS)),
                 asyncio.ensure_future(BatchRunner(app, services).run()),
             ]
@@ -281,14 +287,25 @@ async def _repeat(upkeep: Callable[[], object], seconds: float) -> None:
             _LOG.exception("the maintenance of the server failed; it will be tried again")
 
 
-def _return_memory() -> None:
-    """Return freed memory to the system.
+class MemoryKeeper:
+    """Frees what only objects that refer to each other keep, and returns memory to the system."""
 
-    The C library keeps what its threads have freed: after a hundred long streams some 100 MiB.
-    """
-    trim = getattr(_C_LIBRARY, "malloc_trim", None)  # of glibc
-    if trim is not None:
-        trim(0)
+    def __init__(self, request_bytes: Quota) -> None:
+        self._request_bytes = request_bytes
+        self._waits = 0
+
+    def keep(self) -> None:
+        """Look at all objects, unless large requests are read: with theirs, all threads would wait.
+
+        The C library keeps what its threads have freed: after a hundred long streams some 100 MiB.
+        """
+        is_large = self._request_bytes.total() > _LARGE_BYTES
+        self._waits = self._waits + 1 if is_large and self._waits < _LONGEST_WAIT else 0
+        if not self._waits:
+            gc.collect()
+        trim = getattr(_C_LIBRARY, "malloc_trim", None)  # of glibc
+        if trim is not None:
+            trim(0)
 
 
 def _refused(refusal: Refusal, scope: Scope) -> Response:
@@ -332,7 +349,7 @@ async def run_server(
 
     Call this in a process that does nothing else: until the end, the garbage collector ignores the
     objects that exist when the server begins to answer. Looking at them would stop all threads for
-    about 100 ms. The collector also runs less often.
+    about 100 ms. By itself it looks at new objects only; at all once a minute, where that is short.
     """
     threshold = gc.get_threshold()
 
