@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpt_oss_harmony.apis.wire_events import json_text
@@ -53,6 +54,32 @@ def test_the_values_of_a_request_are_limited(value: str) -> None:
     with pytest.raises(ApiError, match="more than 1,000 values") as refused:
         read_json(f"[{','.join([value] * 1001)}]".encode())
     assert (refused.value.status, refused.value.code) == (413, "request_too_large")
+
+
+@given(
+    st.text('[]{},:"\\/ \n\u2028\ufeff019.eE+-aéudD38漢😀')
+    | JSON.map(json.dumps)
+    | st.tuples(JSON.map(json.dumps), st.integers(0, 99), st.characters()).map(
+        lambda text: text[0][: text[1]] + text[2] + text[0][text[1] + 1 :]
+    )
+)
+@example("-0")
+@example("[1e999, -1e999, NaN, -Infinity, 5e-324, -0.0]")
+@example("9" * 4300)
+@example("9" * 4301)
+@example('"\\ud83d"')
+@example('{"\\ude00": 1, "a": 1, "a": 2}')
+@example("\ufeff[]")
+@example("[" * 300 + "]" * 300)
+def test_any_text_is_what_it_is_for_python(text: str) -> None:
+    for data in (text, text.encode()):
+        try:
+            expected = repr(json.loads(data))
+        except ValueError as error:
+            with pytest.raises(type(error), match=f"^{re.escape(str(error))}$"):
+                read_json(data)
+        else:
+            assert repr(read_json(data)) == expected
 
 
 @pytest.mark.usefixtures("always_large")
