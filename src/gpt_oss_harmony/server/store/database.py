@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from urllib.parse import quote
@@ -38,6 +38,7 @@ from ...installation import missing_package
 from ..private_files import make_private, open_private
 from .errors import StoreError, StoreFullError, StoreVersionError
 from .reserve import FileReserve, Reserve, TableReserve
+from .tables import METADATA
 
 _LOG = logging.getLogger(__name__)
 
@@ -464,24 +465,32 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 0x6861726D6F6E79  # "harmony", so that servers that start together take turns
 
 
+@cache
+def _steps() -> ScriptDirectory:
+    return ScriptDirectory(str(_MIGRATIONS))
+
+
 def migrate(database: Database) -> None:
-    """Run the missing migrations, all or none.
+    """Make the tables of a new database, or run the missing migrations, all or none.
 
     Raises `StoreVersionError` for a database that a newer version of this library has changed.
     """
+    steps = _steps()
     with database.writing() as connection:
         database.lock(connection, _MIGRATION_LOCK)
         context = MigrationContext.configure(connection)
-        steps = ScriptDirectory(str(_MIGRATIONS))
-        revisions = {step.revision for step in steps.walk_revisions()}
         current = context.get_current_revision()
-        if current is not None and current not in revisions:
+        if current is None:
+            METADATA.create_all(connection, checkfirst=False)
+            context.stamp(steps, "head")
+            return
+        if current not in {step.revision for step in steps.walk_revisions()}:
             raise StoreVersionError(
                 f"{database.name} has the schema {current}, which this version of "
                 "gpt-oss-harmony cannot read; install the newer version that has written it, or "
                 "name another database"
             )
-        missing = list(steps.iterate_revisions("head", current or "base"))
+        missing = list(steps.iterate_revisions("head", current))
         with Operations.context(context):
             for step in reversed(missing):
                 step.module.upgrade()
