@@ -94,6 +94,7 @@ CONVERSATIONS: dict[str, tuple[list[dict[str, Any]], list[tuple[str | None, str 
                    [USER, ("commentary", None, "I look."), CALLED, TOLD]),
     "two texts": ([HI, assistant(text("I think."), text("Yes.")), HI],
                   [USER, ("commentary", None, "I think."), ("final", None, "Yes."), USER]),
+    "an answer without a block": ([HI, assistant(), HI], [USER, USER]),
     "a result in blocks": ([HI, assistant(CALL), result([text("noon"), PICTURE])],
                            [USER, CALLED, ("functions.now", "assistant", f"noon|{NOTE}")]),
     "an error": ([HI, assistant(CALL), result("it broke", is_error=True)],
@@ -242,6 +243,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no messages": ({"messages": []}, "messages: List should have at least 1 item"),
     "a call as a prefill": ({"messages": [HI, assistant(CALL)]},
                             "messages[1]: only a text by the assistant at the end can be cont"),
+    "a prefill without a block": ({"messages": [assistant()]},
+                                  "messages[0]: only a text by the assistant at the end can be c"),
     "a prefill with white space": ({"messages": [HI, assistant(text("Four "))]},
                                    "messages[1]: final assistant content cannot end with trail"),
     "a prefill with reasoning": (

@@ -336,7 +336,7 @@ def _read_assistant(
 ) -> None:
     blocks = list(_blocks(content))
     kinds = [block["type"].text() for block in blocks]
-    for block, kind, following in zip(blocks, kinds, [*kinds[1:], ""], strict=True):
+    for block, kind, following in zip(blocks, kinds, [*kinds, ""][1:], strict=True):
         for name in ("caller", "citations", "signature"):  # of a block that comes back
             block.accept(name)
         if kind == "text":
