@@ -12,6 +12,7 @@ SECONDS ?= 60
 TURNS ?= 1000
 TEXTS ?= 100000
 ENCODER ?= python
+ROWS ?= 500
 SAMPLE ?= 40
 TORCH ?= 2.13.0
 LLGUIDANCE ?= 1.7.6 1.8.0 1.9.1
@@ -301,6 +302,9 @@ demo-model: $(VENV)/.installed-dev-all ## Train the demo model again, for less t
 
 demo-accuracy: $(VENV)/.installed-dev-all ## Count how often the demo model is right on held-out prompts
 	PYTHONPATH=scripts $(BIN)/python -m demo_model.evaluate
+
+oracle: $(VENV)/.installed-dev ## Compare ROWS=500 rows of each form with the oracle of training data; SEED=0
+	HARMONY_ORACLE_ROWS=$(ROWS) HARMONY_ORACLE_SEED=$(SEED) $(BIN)/python -m pytest -q tests/training/test_oracle.py
 
 rl: $(VENV)/.installed-dev-all ## Teach the demo model what it gets wrong, with a tool and GRPO
 	PYTHONPATH=scripts $(BIN)/python -m reinforcement.learn $(RL)

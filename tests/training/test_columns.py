@@ -303,10 +303,6 @@ BAD_LABELLED: list[tuple[dict[str, Any], str]] = [
             ("completion", {"prompt": [QUESTION], "completion": [RIGHT], "weight": 0}),
         )
     ),
-    (
-        {"messages": [QUESTION, {**CALL, "weight": 0.5}, RESULT, RIGHT], "label": True},
-        "messages: a preference has no weights",
-    ),
     ({"messages": [QUESTION], "label": True}, "nothing to train on: the conversation has no"),
     (
         {"messages": [QUESTION, RIGHT], "label": True, "kto_tag": False},
@@ -330,12 +326,56 @@ def test_labelled_completions_that_are_none(row: dict[str, Any], problem: str) -
         unpaired_preference_example(row)
 
 
-def test_weights_before_the_answer_say_nothing() -> None:
-    messages = [QUESTION, WRONG, QUESTION, CALL, RESULT, RIGHT]
-    weighted = [{**m, "weight": 0} if m in (WRONG, CALL) else m for m in messages]
-    made = unpaired_preference_example({"messages": weighted, "label": True}, start_date=DATE)
-    plain = unpaired_preference_example({"messages": messages, "label": True}, start_date=DATE)
-    assert made == plain
+GUESS = {**WRONG, "content": "6"}
+EARLIER = [QUESTION, GUESS, QUESTION, CALL, RESULT]
+BEFORE_THE_ANSWER: list[tuple[Any, dict[str, Any], str]] = [
+    (row_examples, {"prompt": EARLIER, "completion": [RIGHT]}, "prompt"),
+    (preference_example, {**PAIR, "prompt": EARLIER}, "prompt"),
+    (
+        preference_example,
+        {side: [*EARLIER, *PAIR[side]] for side in PAIR if side != "prompt"},
+        "prompt",
+    ),
+    (
+        preference_example,
+        {
+            "input": {"messages": EARLIER},
+            "preferred_output": PAIR["chosen"],
+            "non_preferred_output": PAIR["rejected"],
+        },
+        "prompt",
+    ),
+    (
+        unpaired_preference_example,
+        {"prompt": EARLIER, "completion": [RIGHT], "label": True},
+        "prompt",
+    ),
+    (unpaired_preference_example, {"messages": [*EARLIER, RIGHT], "label": True}, "messages"),
+]
+
+
+@pytest.mark.parametrize("weighted", [GUESS, CALL])
+@pytest.mark.parametrize(("read", "row", "name"), BEFORE_THE_ANSWER)
+def test_weights_before_the_answer_are_in_no_column(
+    read: Any, row: dict[str, Any], name: str, weighted: dict[str, Any]
+) -> None:
+    def columns(**weight: Any) -> tuple[Any, list[str]]:
+        text = json.dumps(row).replace(json.dumps(weighted), json.dumps({**weighted, **weight}))
+        unused: list[str] = []
+        if read is not row_examples:
+            return read(json.loads(text), start_date=DATE, on_unused=unused.extend), unused
+        given, made = row_examples(json.loads(text), start_date=DATE)
+        return made.examples, [*given.unused]
+
+    plain = columns()
+    for true in ({"weight": 0}, {"weight": None}, {"train": False}, {"weight": 0, "train": None}):
+        assert columns(**true) == plain
+    for field, value in {"weight": 0.5, "train": True, "masked": False}.items():
+        made, unused = columns(**{field: value})
+        assert made == plain[0]
+        assert [n for n in unused if n not in plain[1]] == [f"{name}[].{field}"]
+    with pytest.raises(ConversationError, match=rf"{name}\[\d\].weight: expected a number"):
+        columns(weight="x")
 
 
 def test_fields_of_a_labelled_completion_that_are_in_no_column_are_named() -> None:

@@ -27,7 +27,7 @@ from ..conversation.content import CHANNELS
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Role
 from ..errors import ConversationError
-from .chat_rows import json_text, parsed_json
+from .chat_rows import WEIGHT_FIELDS, json_text, parsed_json, read_weight
 from .rendered_rows import holds_rendered_text
 
 RowForm: TypeAlias = Literal[
@@ -316,18 +316,28 @@ def _sharegpt_result(text: str) -> dict[str, Any]:
 def _completion(row: JsonField) -> dict[str, Any]:
     """The prompt is not trained on, also not the assistant's messages in it, as in TRL."""
     fields = dict(row.object())
-    prompt = spoken(row["prompt"], "user")
-    fields["messages"] = [
-        *({**message, "weight": 0} if is_assistant(message) else message for message in prompt),
-        *spoken(row["completion"], "assistant"),
-    ]
-    given = [
-        message["weight"] for message in prompt if is_assistant(message) and "weight" in message
-    ]
-    if any(weight != 0 for weight in given):
-        fields["prompt[].weight"] = given  # nothing reads it, so it is counted
+    prompt, weights = unlearned(spoken(row["prompt"], "user"))
+    fields["messages"] = [*prompt, *spoken(row["completion"], "assistant")]
+    fields |= weights
     del fields["prompt"], fields["completion"]
     return fields
+
+
+def unlearned(prompt: Sequence[Any], name: str = "prompt") -> tuple[list[Any], dict[str, Any]]:
+    """Give the assistant's messages of a prompt the weight 0, as nothing in it is learned.
+
+    Return what other weights they had as fields that nobody reads, so that a report names them.
+    """
+    messages: list[Any] = []
+    others: dict[str, Any] = {}
+    for index, message in enumerate(prompt):
+        if is_assistant(message):
+            given = {field for field in WEIGHT_FIELDS if message.get(field) is not None}
+            if read_weight(JsonField(message, f"{name}[{index}]")):
+                others |= {f"{name}[].{field}": message[field] for field in given}
+            message = {**message, **dict.fromkeys(given), "weight": 0}
+        messages.append(message)
+    return messages, others
 
 
 def spoken(field: JsonField, role: str) -> list[Any]:

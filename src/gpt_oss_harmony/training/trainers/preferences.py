@@ -15,7 +15,15 @@ from ..examples import IGNORED
 from ..options import TrainingOptions
 from ..rendered_rows import holds_rendered_text
 from ..row_checks import REJECTED_FINDINGS, FindingKind
-from ..row_forms import VERDICTS, as_chat, detect_form, is_assistant, spoken, verdicts
+from ..row_forms import (
+    VERDICTS,
+    as_chat,
+    detect_form,
+    is_assistant,
+    spoken,
+    unlearned,
+    verdicts,
+)
 from ..rows import row_examples
 from ..token_sequence import TokenSequence
 
@@ -38,7 +46,7 @@ def preference_example(
     Raises `ConversationError` unless both answers follow the same prompt and the model samples all
     their tokens, if both answers are the same, if an answer has a weight other than 1, and for the
     kinds of `FINDINGS` in `reject`. `on_unused` is called with the names of fields that are in no
-    column, such as ``margin``; without it, a warning has them.
+    column, such as ``margin`` or ``prompt[].weight``; without it, a warning has them.
 
     >>> row = {"prompt": [{"role": "user", "content": "2 + 2?"}],
     ...        "chosen": [{"role": "assistant", "content": "4"}],
@@ -135,8 +143,8 @@ def _sampled_answer(
     answer in one go, and with the weight 1.
     """
     _refuse_weights(fields, (JsonField(message, name) for message in answer), name)
-    silent = [{**message, "weight": 0} if is_assistant(message) else message for message in prompt]
-    chat = {**fields, "messages": [*silent, *answer]}
+    silent, weights = unlearned(prompt)
+    chat = {**fields, **weights, "messages": [*silent, *answer]}
     read, made = row_examples(chat, form="chat", start_date=date, reject=reject)
     (*others, example) = made.examples
     start = next(index for index, label in enumerate(example.labels) if label != IGNORED)
@@ -152,27 +160,24 @@ def _last_answer(
     """Return what `_sampled_answer` does, for the last that the model samples in a conversation."""
     field, form = JsonField(row), detect_form(row)
     chat = field if form in ("harmony", "rendered") else as_chat(field, form)
-    backwards = reversed([*parsed_json(chat["messages"]).optional_items()])
-    to_answer = dropwhile(lambda message: not is_assistant(message.value), backwards)
-    answer = takewhile(lambda message: is_assistant(message.value), to_answer)
+    messages = [*parsed_json(chat["messages"]).optional_items()]
+    backwards = dropwhile(lambda message: not is_assistant(message.value), reversed(messages))
+    answer = [*takewhile(lambda message: is_assistant(message.value), backwards)]
     _refuse_weights(row, answer, "messages")
+    before = takewhile(lambda message: message is not answer[-1], messages) if answer else ()
+    _, weights = unlearned([message.value for message in before], "messages")
     options = TrainingOptions(turns="last")
     read, made = row_examples(row, options, form=form, start_date=date, reject=reject)
     example = made.examples[-1]
-    if example.weights:  # of calls before the answer, which are not learned: 0 is true
-        raise ConversationError(_NO_WEIGHTS, field="messages")
     start = len(example) - example.labels[::-1].index(IGNORED)
-    return example.input_ids[:start], example.input_ids[start:], read.unused
-
-
-_NO_WEIGHTS = "a preference has no weights; remove the weight"
+    return example.input_ids[:start], example.input_ids[start:], [*read.unused, *weights]
 
 
 def _refuse_weights(row: Mapping[str, Any], answer: Iterable[JsonField], name: str) -> None:
     """Raise `ConversationError` if a row, or a message of its answer, has a weight other than 1."""
     weighted = [JsonField({"weight": row.get("weight")}), *answer]
     if any(read_weight(field) not in (None, 1) for field in weighted):
-        raise ConversationError(_NO_WEIGHTS, field=name)
+        raise ConversationError("a preference has no weights; remove the weight", field=name)
 
 
 def _name_unused(unused: Sequence[str], on_unused: Callable[[Sequence[str]], None] | None) -> None:
