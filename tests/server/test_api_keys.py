@@ -15,6 +15,7 @@ from gpt_oss_harmony.server.auth import api_keys
 from gpt_oss_harmony.server.auth.api_keys import ApiKeyError, ApiKeys
 from gpt_oss_harmony.server.auth.limits import KeyLimiter
 from gpt_oss_harmony.server.store import KeyLimits, NotFoundError, Store
+from gpt_oss_harmony.server.store.keys import KeyRecord
 from support.databases import Clock
 
 pytest_plugins = ("support.postgres_server", "support.databases")
@@ -195,6 +196,49 @@ def test_a_caller_is_remembered_for_a_second(store: Store, clock: Clock) -> None
     clock.time += 3600
     with pytest.raises(ApiKeyError, match="was revoked"):
         keys.caller(new.key)
+    assert keys.recent_caller(new.key) is None
+
+
+def test_a_caller_in_the_midst_of_its_requests_waits_for_no_look_up(
+    store: Store, clock: Clock
+) -> None:
+    keys, elsewhere = ApiKeys(store.keys, clock=clock), ApiKeys(store.keys, clock=clock)
+    first, second = keys.create("first"), keys.create("second")
+    keys.check_recent()  # does nothing, as nobody asked
+    caller = keys.caller(first.key)
+    assert keys.recent_caller(first.key) == caller
+    keys.check_recent()  # forgets them once: it did not know what was in the database
+    caller = keys.caller(first.key)
+    for _ in range(10):
+        clock.time += 0.5
+        keys.check_recent()
+        assert keys.recent_caller(first.key) == caller
+    elsewhere.revoke(second.record.id)
+    clock.time += 0.5
+    keys.check_recent()
+    assert keys.recent_caller(first.key) is None
+    caller = keys.caller(first.key)
+    elsewhere.revoke(first.record.id)
+    clock.time += 1
+    assert keys.recent_caller(first.key) is None  # also where nothing is checked
+
+
+def test_a_key_that_is_revoked_while_it_is_looked_up_is_not_remembered(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, elsewhere = ApiKeys(store.keys, clock=clock), ApiKeys(store.keys, clock=clock)
+    new = keys.create("laptop")
+    check = keys.check
+
+    def slow_check(key: str | None) -> KeyRecord | None:
+        record = check(key)
+        elsewhere.revoke(new.record.id)
+        keys.recent_caller(new.key)
+        keys.check_recent()
+        return record
+
+    monkeypatch.setattr(keys, "check", slow_check)
+    keys.caller(new.key)
     assert keys.recent_caller(new.key) is None
 
 

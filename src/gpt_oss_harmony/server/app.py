@@ -29,7 +29,7 @@ from ..inspector import LiveModel, Run, inspector_routes
 from ..tools.tool import Tool
 from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options
 from .admission import Admission
-from .auth.api_keys import ApiKeys
+from .auth.api_keys import RECHECK_SECONDS, ApiKeys
 from .auth.limits import KeyLimiter, Quota, SharedKeyLimiter
 from .batches import BatchRunner
 from .batches import messages_router as messages_batches_router
@@ -141,6 +141,7 @@ def create_app(
                     _repeat(MemoryKeeper(services.request_bytes).keep, _MAINTENANCE_INTERVAL)
                 ),
                 asyncio.ensure_future(_repeat(partial(_serve_on, services), CHECK_SECONDS)),
+                asyncio.ensure_future(_repeat(services.keys.check_recent, RECHECK_SECONDS)),
                 asyncio.ensure_future(BatchRunner(app, services).run()),
             ]
             yield

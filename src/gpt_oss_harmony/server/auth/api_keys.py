@@ -30,6 +30,7 @@ _BYTES = 32
 _GIVEN = "given to the server"
 _REMEMBERED = 1.0  # seconds for which a key that was found valid is not looked up again
 _MOST_REMEMBERED = 4096  # keys
+RECHECK_SECONDS = _REMEMBERED / 2
 
 
 class ApiKeyError(HarmonyError):
@@ -71,7 +72,10 @@ class ApiKeys:
         self._clock = clock
         self._given: list[KeyRecord] = []
         self._are_needed = False
-        self._recent: dict[str, tuple[float, Caller]] = {}  # by hash, with the end of its time
+        self._recent: dict[str, tuple[float, Caller]] = {}  # by hash, with the time of its look-up
+        self._counts = (0, 0)  # of the keys in the database, at the last `check_recent`
+        self._checked = 0.0
+        self._are_asked_for = False
         for key in given:
             if not key.strip():
                 raise ValueError("an API key that was given to the server is empty; leave it out")
@@ -144,23 +148,41 @@ class ApiKeys:
 
         Raises `ApiKeyError`.
         """
+        recent, began = self._recent, self._clock()
         record = self.check(key or None)
         caller = Caller("") if record is None else Caller(record.id, record.limits)
-        if len(self._recent) >= _MOST_REMEMBERED:
-            self._recent = {}
-        self._recent[hash_key(key)] = (self._clock() + _REMEMBERED, caller)
+        if len(recent) >= _MOST_REMEMBERED:
+            recent.clear()
+        recent[hash_key(key)] = (began, caller)  # in vain if a key was made or revoked meanwhile
         return caller
 
     def recent_caller(self, key: str) -> Caller | None:
-        """Return the caller with this key if `caller` returned it within the last second.
+        """Return the caller with this key if it was found valid within the last second.
 
         This reads no database: clients send many requests in a second, and each look-up would cost
         a statement and two changes of thread. So a revoked key works for up to a second more, and
         so does no key after the first was made. A refusal is not remembered: a new key works at
         once.
         """
-        expiry, caller = self._recent.get(hash_key(key), (0.0, None))
-        return caller if 0 < expiry - self._clock() <= _REMEMBERED else None
+        self._are_asked_for = True
+        found, caller = self._recent.get(hash_key(key), (0.0, None))
+        now = self._clock()
+        is_recent = any(0 <= now - time < _REMEMBERED for time in (found, self._checked))
+        return caller if is_recent else None
+
+    def check_recent(self) -> None:
+        """Forget all keys that were found valid if one was made or revoked since.
+
+        If a server does this twice a second, a client in the midst of its requests waits for no
+        look-up. Does nothing if no key was asked for since.
+        """
+        if self._stored is None or not self._are_asked_for:
+            return
+        self._are_asked_for = False
+        began, counts = self._clock(), self._stored.counts()
+        if counts != self._counts:
+            self._counts, self._recent = counts, {}
+        self._checked = began
 
     def of_owner(self, owner: str) -> Caller | None:
         """Return the caller who owns something, without the key; None if the key was revoked."""

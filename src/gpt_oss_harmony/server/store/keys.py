@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, select, update
 
 from .database import Database, lock_key
 from .errors import ClaimedError, NotFoundError
@@ -51,6 +51,7 @@ class KeyRecord:
 
 # Every request needs one of these, so they are built once.
 _ANY = select(api_keys.c.id).limit(1)
+_COUNTS = select(func.count(), func.count(api_keys.c.revoked_at)).select_from(api_keys)
 _BY_HASH = select(api_keys).where(api_keys.c.hash == bindparam("key_hash"))
 
 
@@ -77,6 +78,12 @@ class Keys:
         """Return whether there has ever been a key."""
         with self._database.reading() as connection:
             return connection.execute(_ANY).first() is not None
+
+    def counts(self) -> tuple[int, int]:
+        """Count the keys that there have ever been, and those of them that were revoked."""
+        with self._database.reading() as connection:
+            made, revoked = connection.execute(_COUNTS).one()
+        return made, revoked
 
     def find(self, hash: str) -> KeyRecord | None:
         """Find a key by its hash, revoked or not."""
