@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from types import SimpleNamespace
@@ -155,6 +156,12 @@ def test_the_scheduler_gets_our_matcher_once(caplog: pytest.LogCaptureFixture) -
         def _create_grammar(self, request: Any) -> Any:
             return "vLLM's own"
 
+    def traced(self: Any, request: Any) -> Any:
+        return own(self, request)
+
+    own = Manager._create_grammar
+    # What another package has wrapped, a tracer say, is not patched yet.
+    Manager._create_grammar = functools.wraps(own)(traced)  # type: ignore[method-assign]
     module = SimpleNamespace(StructuredOutputManager=Manager)
     patch_enforcement(module)
     patched = Manager._create_grammar

@@ -273,6 +273,8 @@ def _code_text(code: int) -> str:
 
 def _ends(node: Node, text: str, starts: set[int]) -> set[int]:
     """Return the places where the node can end if it starts at one of `starts`."""
+    if not starts:
+        return starts  # most texts fail at the first character of a long pattern
     spend(1 + len(starts) // 2)
     if isinstance(node, Characters):
         return {start + 1 for start in starts if start < len(text) and node.include(text[start])}
