@@ -255,3 +255,19 @@ def test_a_request_of_two_lengths_is_refused(patient_address: tuple[str, int], n
     assert statuses
     assert set(statuses) <= {b"400", b"501"}
     assert b"read" not in answer
+
+
+UPGRADE = b"Host: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+NO_HANDSHAKES = {
+    "another method": b"POST / HTTP/1.1\r\n" + UPGRADE + b"\r\n",
+    "a body": b"GET / HTTP/1.1\r\n" + UPGRADE + b"Content-Length: 1\r\n\r\na",
+    "chunks": b"GET / HTTP/1.1\r\n" + UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a long address": b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n" + UPGRADE + b"\r\n",
+    "many headers": b"GET / HTTP/1.1\r\n" + UPGRADE + b"A: b\r\n" * 200 + b"\r\n",
+    "no key": b"GET / HTTP/1.1\r\n" + UPGRADE + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("name", NO_HANDSHAKES)
+def test_what_is_no_handshake_is_refused(patient_address: tuple[str, int], name: str) -> None:
+    assert ask(patient_address, NO_HANDSHAKES[name])[9:12] == b"400"

@@ -20,6 +20,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 _PIECE = 512  # bytes, of which at most 85 are frames; what is left of a frame comes as a whole
 _TURN_SECONDS = 0.004  # of all connections together, before the event loop does other work
 _FULL = 64 * 1024  # bytes that wait: the socket is not read meanwhile
+_NO_HANDSHAKE = b"a WebSocket begins with a GET without a body and without large headers\n"
 
 
 class PacedWebSocket(WebSocketsSansIOProtocol):
@@ -42,16 +43,32 @@ class PacedWebSocket(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse the request, or a little data, at once; let more data wait for its turns."""
+        if not self.handshake_initiated:
+            super().data_received(data)
+            if not self.handshake_initiated:
+                self._refuse()
+            return
         missing = self._awaited - len(self._reader.buffer)
         # The end of something large takes long: it is unmasked, copied and decoded.
         is_little = len(data) < missing or (len(data) <= _PIECE and self._awaited <= _FULL)
-        if not self.handshake_initiated or (is_little and not self._waiting):
+        if is_little and not self._waiting:
             super().data_received(data)
             return
         self._waiting += data
         if len(self._waiting) >= _FULL:
             self.transport.pause_reading()
         _turns(self.loop).add(self)
+
+    def _refuse(self) -> None:
+        """Answer a request that HTTP allows and a handshake does not; websockets waits for ever.
+
+        The request came as a whole, from uvicorn's HTTP connection, which has no more part in it.
+        """
+        self.logger.warning("Invalid WebSocket handshake received.")
+        head = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n"
+        head += f"connection: close\r\ncontent-length: {len(_NO_HANDSHAKE)}\r\n\r\n"
+        self.transport.write(head.encode() + _NO_HANDSHAKE)
+        self.transport.close()
 
     def take_turn(self) -> bool:
         """Parse a piece; return whether the next one can follow."""
