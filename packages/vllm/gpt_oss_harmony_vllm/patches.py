@@ -58,11 +58,16 @@ def patch_parser(module: Any, settings: Settings) -> None:
         package.HarmonyParser = ours
 
 
+def _is_ours(function: Any) -> bool:
+    """Return whether a function is one of this module, so that its module is patched already."""
+    return getattr(function, "__globals__", None) is globals()
+
+
 def patch_renderer(module: Any, settings: Settings) -> None:
     """Make `OnlineRenderer` pass its grammar backend to the parser and render by our mapping."""
     renderer = module.OnlineRenderer
     own = renderer.__init__
-    if hasattr(own, "__wrapped__"):  # `wraps` left it here: the module is patched already
+    if _is_ours(own):
         return
 
     @wraps(own)
@@ -128,7 +133,7 @@ def patch_batches(module: Any) -> None:
     """Adjust the conversations of ``/v1/chat/completions/batch`` in a thread, one by one."""
     serving = module.OpenAIServingChatBatch
     render = serving.render_batch_chat_request
-    if hasattr(render, "__wrapped__"):
+    if _is_ours(render):
         return
 
     @wraps(render)
@@ -201,7 +206,7 @@ def patch_enforcement(module: Any) -> None:
     """Let `StructuredOutputManager` enforce grammars of whole turns by our matcher."""
     manager = module.StructuredOutputManager
     own = manager._create_grammar
-    if hasattr(own, "__wrapped__"):
+    if _is_ours(own):
         return
 
     @wraps(own)
