@@ -175,6 +175,7 @@ def write_page(python: str) -> None:
     for path in [
         *PAGE.glob("*.js"),
         *PAGE.glob("*.css"),
+        *PAGE.glob("*.json"),
         HERE / "worker.js",
         HERE / "demo-model.js",
     ]:

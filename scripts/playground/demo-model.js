@@ -18,6 +18,15 @@ const SIGNS = 64;
 /** What a gate and its partner are cut to. */
 const LIMIT = 7;
 
+/** The model has no room for the first token of a completion. */
+export class PromptTooLong extends RangeError {
+  /** @param {number} most the tokens that the model reads */
+  constructor(most) {
+    super(`the model reads ${most} tokens`);
+    this.most = most;
+  }
+}
+
 export class DemoModel {
   #config;
   #tensors;
@@ -97,7 +106,7 @@ export class DemoModel {
    */
   *complete(prompt, { maxTokens, temperature, seed }, likeliest) {
     const room = this.#config.max_position_embeddings - prompt.length;
-    if (room < 1) throw new Error(`The demo model reads ${this.#config.max_position_embeddings} tokens, not more.`);
+    if (room < 1) throw new PromptTooLong(this.#config.max_position_embeddings);
     const random = randomNumbers(seed);
     const caches = this.#layers.map(() => /** @type {Cache} */ ({ keys: [], values: [] }));
     let state = new Float32Array();

@@ -5,9 +5,12 @@
  * A file with another hash than its list says is refused. Nothing is loaded from another host.
  */
 
-import { DemoModel } from "./demo-model.js";
+import { DemoModel, PromptTooLong } from "./demo-model.js";
 
 /** @import { Answer, CompletionPiece, ModelPiece, ModelSettings, PythonFiles, FromWorker, ToWorker } from "../../src/gpt_oss_harmony/inspector/page/wire.js" */
+
+/** The words of the page. Not imported above: they wait for a file, and the first message would be missed. */
+const words = import("./words.js");
 
 const scope = /** @type {DedicatedWorkerGlobalScope} */ (/** @type {unknown} */ (globalThis));
 
@@ -44,9 +47,19 @@ scope.onmessage = async ({ data }) => {
     answer = await start(new URL(message.folder), message.isControlled);
     post({ kind: "ready" });
   } catch (error) {
-    post({ kind: "failed", problem: `Python does not start: ${/** @type {Error} */ (error).message}` });
+    const { phrase } = await words;
+    post({ kind: "failed", problem: phrase("Python does not start: {problem}", { problem: await inWords(error) }) });
   }
 };
+
+/** @param {unknown} error */
+async function inWords(error) {
+  const { phrase } = await words;
+  if (error instanceof PromptTooLong) {
+    return phrase("The demo model reads {count} tokens, not more.", { count: error.most });
+  }
+  return /** @type {Error} */ (error).message;
+}
 
 /** @param {FromWorker} message */
 function post(message) {
@@ -63,7 +76,8 @@ function post(message) {
 async function complete(completion, prompt, settings) {
   running = completion;
   try {
-    if (weights === null) throw new Error("the demo model was not loaded");
+    const { phrase } = await words;
+    if (weights === null) throw new Error(phrase("the demo model was not loaded"));
     model ??= new DemoModel(weights);
     for (const piece of model.complete(prompt, settings, LIKELIEST)) {
       await othersFirst();
@@ -72,7 +86,7 @@ async function complete(completion, prompt, settings) {
     }
     post({ kind: "end", completion, problem: null });
   } catch (error) {
-    post({ kind: "end", completion, problem: /** @type {Error} */ (error).message });
+    post({ kind: "end", completion, problem: await inWords(error) });
   }
 }
 
@@ -167,6 +181,7 @@ answer
  * @returns {Promise<Map<string, ArrayBuffer>>} by their addresses
  */
 async function loadFiles(folder) {
+  const { phrase } = await words;
   const list = /** @type {PythonFiles} */ (await (await fetch(new URL("files.json", folder))).json());
   const cache = await caches.open(folder.pathname);
   const total = list.files.reduce((sum, { size }) => sum + size, 0);
@@ -175,7 +190,9 @@ async function loadFiles(folder) {
     const url = new URL(name, folder).href;
     const kept = await cache.match(url);
     const response = kept ?? (await fetch(url));
-    if (!response.ok || response.body === null) throw new Error(`${name} cannot be loaded: ${response.status}`);
+    if (!response.ok || response.body === null) {
+      throw new Error(phrase("{name} cannot be loaded: {status}", { name, status: String(response.status) }));
+    }
     const chunks = [];
     for await (const chunk of response.body) {
       chunks.push(chunk);
@@ -186,7 +203,7 @@ async function loadFiles(folder) {
     const bytes = await blob.arrayBuffer();
     if ((await digest(bytes)) !== sha256) {
       await cache.delete(url);
-      throw new Error(`${name} is not the file that belongs here: its hash is wrong. It was not used.`);
+      throw new Error(phrase("{name} is not the file that belongs here: its hash is wrong. It was not used.", { name }));
     }
     if (kept === undefined) await keep(cache, url, response, blob);
     return /** @type {const} */ ([url, bytes]);

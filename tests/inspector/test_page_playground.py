@@ -91,6 +91,17 @@ def test_the_first_tab_opens_again_without_a_network(loaded: Page) -> None:
         loaded.context.set_offline(False)
 
 
+def test_it_changes_its_language_without_a_network(loaded: Page) -> None:
+    loaded.context.set_offline(True)
+    try:
+        loaded.get_by_role("combobox", name="Language").select_option("日本語")
+        expect(loaded.get_by_role("tab", name="会話", exact=True)).to_be_visible()
+        loaded.get_by_role("combobox", name="言語").select_option("English")
+        expect(loaded.get_by_role("tab", name="Conversation")).to_be_visible()
+    finally:
+        loaded.context.set_offline(False)
+
+
 def test_it_is_loaded_once(loaded: Page, server: FileServer) -> None:
     again(loaded, server.url + "playground/" + fragment(source=HI))
     expect(loaded.get_by_role("listbox", name="Tokens of the prompt")).to_contain_text("Grüße")
@@ -246,4 +257,11 @@ def test_a_file_with_another_hash_is_refused(
             "async () => (await Promise.all((await caches.keys()).map(async name => "
             "(await (await caches.open(name)).keys()).map(({ url }) => url)))).flat()"
         )
-    assert not any(url.endswith("packages.zip") for url in kept)
+        assert not any(url.endswith("packages.zip") for url in kept)
+        # The worker, too, speaks the language of the page.
+        russian = visitor.open(changed.url + "playground/", locale="ru-RU")
+        button = russian.get_by_role("region", name="Python").get_by_role("button")
+        expect(button).to_have_text(re.compile(r"Загрузить 21,\d МБ"))
+        button.click()
+        alert = russian.get_by_role("region", name="Python").get_by_role("alert")
+        expect(alert).to_contain_text("Python не запускается: packages.zip — не тот файл")

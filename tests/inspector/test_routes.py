@@ -21,7 +21,12 @@ RENDER = "/inspector/api/render"
 def test_the_page_and_its_files_are_served() -> None:
     files = {"/": "index.html"}
     files |= {f"/inspector/{file.name}": file.name for file in PAGE.glob("*.*")}
-    kinds = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
+    kinds = {
+        "html": "text/html; charset=utf-8",
+        "js": "text/javascript; charset=utf-8",
+        "css": "text/css; charset=utf-8",
+        "json": "application/json",
+    }
     for path, name in files.items():
         answer = client.get(path)
         kind = kinds.get(name.rpartition(".")[2])
@@ -29,7 +34,7 @@ def test_the_page_and_its_files_are_served() -> None:
             assert answer.status_code == 404, path
             continue
         assert answer.status_code == 200, path
-        assert answer.headers["Content-Type"] == f"{kind}; charset=utf-8"
+        assert answer.headers["Content-Type"] == kind
         assert answer.content == (PAGE / name).read_bytes()
 
 

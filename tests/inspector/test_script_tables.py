@@ -29,5 +29,5 @@ def test_the_page_declares_the_tools_of_the_library() -> None:
 
 def test_the_page_explains_each_kind_of_recovery() -> None:
     script = (PAGE / "recovery-words.js").read_text(encoding="utf-8")
-    explained = re.findall(r'^  "([a-z0-9-]+)": "[^"]+",$', script, re.MULTILINE)
+    explained = re.findall(r'^  "([a-z0-9-]+)": phrase\("[^"]+"\),$', script, re.MULTILINE)
     assert sorted(explained) == sorted(kind.value for kind in RecoveryKind)

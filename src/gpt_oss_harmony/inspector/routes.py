@@ -33,6 +33,7 @@ _MEDIA_TYPES = {
     "css": "text/css",
     "html": "text/html",
     "js": "text/javascript",
+    "json": "application/json",
     "svg": "image/svg+xml",
 }
 

@@ -1,8 +1,8 @@
 /** What the grammar allows at a place: how many tokens, and the first of them to choose from. */
 
-import { counted } from "./counted.js";
 import { element, fill } from "./element.js";
 import { isSpecial, visible } from "./token-text.js";
+import { counted, phrase } from "./words.js";
 
 /** @import { AllowedStep, Tokens } from "./wire.js" */
 
@@ -18,7 +18,7 @@ export class AllowedTokens {
   constructor(host, onChoose) {
     this.#onChoose = onChoose;
     this.#count = element("h2", { class: "allowed-count" });
-    this.#list = element("ul", { class: "allowed-list", "aria-label": "Allowed" });
+    this.#list = element("ul", { class: "allowed-list", "aria-label": phrase("Allowed") });
     host.append(this.#count, this.#list);
   }
 
@@ -56,7 +56,7 @@ export class AllowedTokens {
       {
         type: "button",
         class: isSpecial(id) ? "allowed special" : "allowed",
-        title: "Go on with this token",
+        title: phrase("Go on with this token"),
         "aria-current": isChosen ? "true" : null,
         onclick: () => this.#onChoose(id),
       },
@@ -73,8 +73,8 @@ export class AllowedTokens {
  * @param {number} listed
  */
 function inWords(count, listed) {
-  const more = count > listed ? `; the first ${listed}:` : "";
-  return `${counted(count, "token")} allowed${more}`;
+  if (count <= listed) return counted(count, "{count} token allowed", "{count} tokens allowed");
+  return phrase("{count} tokens allowed; the first {listed}:", { count, listed });
 }
 
 /**
@@ -83,5 +83,5 @@ function inWords(count, listed) {
  */
 function wordsOf({ texts, bytes }, position) {
   const text = texts[position];
-  return text === null ? `bytes ${bytes[position]}` : visible(text).replaceAll(" ", "␣");
+  return text === null ? phrase("bytes {bytes}", { bytes: bytes[position] ?? "" }) : visible(text).replaceAll(" ", "␣");
 }

@@ -9,6 +9,7 @@
 /** @import { Calls, Settings } from "./wire.js" */
 
 import { readJson } from "./json.js";
+import { phrase } from "./words.js";
 
 const HERE = new URL("api/", import.meta.url);
 const KEY = "harmony-inspector-key";
@@ -135,7 +136,7 @@ export async function request(url, init) {
     response = await fetch(url, init);
   } catch (error) {
     if (wasAborted(error)) throw error;
-    throw new ApiError("The server cannot be reached; is it still running?", 0, null);
+    throw new ApiError(phrase("The server cannot be reached; is it still running?"), 0, null);
   }
   if (response.ok) return response;
   if (response.status === 401) apiKey.dispatchEvent(new Event("refused"));
@@ -170,5 +171,5 @@ async function errorOf(response) {
 function errorIn(status, statusText, json) {
   const { message, param } = json?.error ?? {};
   const words = typeof message === "string" ? message : statusText;
-  return new ApiError(words || `The server answered ${status}`, status, typeof param === "string" ? param : null);
+  return new ApiError(words || phrase("The server answered {status}", { status: String(status) }), status, typeof param === "string" ? param : null);
 }

@@ -2,6 +2,7 @@
 
 import { element, fill, labelled } from "./element.js";
 import { messageCard, settingsCard } from "./message-card.js";
+import { counted, phrase } from "./words.js";
 
 /** @import { HarmonyMessage, RenderedMessage } from "./wire.js" */
 
@@ -21,7 +22,7 @@ export class ChatView {
    */
   constructor(host, onResult) {
     this.#onResult = onResult;
-    const log = { role: "log", "aria-live": "off", "aria-label": "Chat" };
+    const log = { role: "log", "aria-live": "off", "aria-label": phrase("Chat") };
     this.#scroll = element(
       "div",
       { class: "chat", tabindex: "0", ...log },
@@ -46,11 +47,11 @@ export class ChatView {
     const left = Math.max(messages.length - SHOWN, 0);
     fill(
       this.#messages,
-      left > 0 && element("p", { class: "hint" }, `${left} earlier messages`),
+      left > 0 && element("p", { class: "hint" }, counted(left, "{count} earlier message", "{count} earlier messages")),
       ...messages.slice(left).map((message, position) => {
         if (isSettings(message)) return settingsCard(message);
         const why = rendered[left + position]?.dropped ?? null;
-        const card = messageCard(message, why === null ? "" : "left out of the prompt");
+        const card = messageCard(message, why === null ? "" : phrase("left out of the prompt"));
         card.classList.toggle("dropped", why !== null);
         card.title = why ?? "";
         return card;
@@ -93,11 +94,11 @@ export class ChatView {
     };
     fill(
       this.#call,
-      labelled(`Result of ${call.recipient}`, result),
+      labelled(phrase("Result of {call}", { call: call.recipient ?? "" }), result),
       element(
         "div",
         { class: "row-of-buttons" },
-        element("button", { class: "primary" }, "Go on"),
+        element("button", { class: "primary" }, phrase("Go on")),
       ),
     );
   }

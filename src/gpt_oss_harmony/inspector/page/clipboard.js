@@ -1,6 +1,7 @@
 /** Copies and saves texts, and announces it. */
 
 import { element } from "./element.js";
+import { phrase } from "./words.js";
 
 /**
  * Copy a text, and say so.
@@ -14,11 +15,11 @@ export async function copyText(text, what) {
   } catch {
     // Without HTTPS, and where it is not allowed: the older way.
     if (!copyBySelection(text)) {
-      announce(`${what} could not be copied: the browser does not allow it`);
+      announce(phrase("{what} could not be copied: the browser does not allow it", { what }));
       return;
     }
   }
-  announce(`${what} copied`);
+  announce(phrase("{what} copied", { what }));
 }
 
 /**
@@ -32,7 +33,7 @@ export function saveText(name, text) {
   element("a", { href: url, download: name }).click();
   // The download has read the address by the time that the page is idle again.
   setTimeout(() => URL.revokeObjectURL(url), 1000);
-  announce(`${name} saved`);
+  announce(phrase("{name} saved", { name }));
 }
 
 let timer = 0;

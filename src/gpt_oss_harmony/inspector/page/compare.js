@@ -4,6 +4,7 @@ import { call, ApiError } from "./api.js";
 import { element, fill } from "./element.js";
 import { LatestCall } from "./latest-call.js";
 import { exampleButtons, lesson } from "./lesson.js";
+import { counted, phrase, tokenCount } from "./words.js";
 
 /** @import { State } from "./state.js" */
 /** @import { ComparedPart, ComparedTable, Comparison } from "./wire.js" */
@@ -24,13 +25,15 @@ export class CompareTab {
   constructor(host, state) {
     this.#host = host;
     this.#state = state;
-    const about =
+    const about = phrase(
       "The same conversation in each header style and each schema dialect. " +
-      "Marks show what differs from the first column.";
-    const words =
+        "Marks show what differs from the first column.",
+    );
+    const words = phrase(
       "Header styles differ in function calls and their results, schema dialects in the parameters " +
-      "of tools. This conversation has neither, or none in which they differ.";
-    this.#lesson = lesson("No differences", words, ...exampleButtons(state, "conversation"));
+        "of tools. This conversation has neither, or none in which they differ.",
+    );
+    this.#lesson = lesson(phrase("No differences"), words, ...exampleButtons(state, "conversation"));
     this.#lesson.hidden = true;
     fill(host, element("p", { class: "about" }, about), this.#problem, this.#tables, this.#lesson);
     state.subscribe((_document, changed) => {
@@ -64,35 +67,36 @@ export class CompareTab {
   /** @param {Comparison} comparison */
   #show({ header_styles: styles, schema_dialects: dialects }) {
     this.#problem.hidden = true;
-    fill(this.#tables, tableOf("Header styles", styles), tableOf("Schema dialects", dialects));
+    fill(this.#tables, tableOf("styles", phrase("Header styles"), styles), tableOf("dialects", phrase("Schema dialects"), dialects));
     this.#lesson.hidden = styles.rows.length + dialects.rows.length > 0;
   }
 }
 
 /**
+ * @param {string} name
  * @param {string} title
  * @param {ComparedTable} table
  */
-function tableOf(title, { columns, totals, rows }) {
-  const id = `compare-${title.toLowerCase().replaceAll(" ", "-")}`;
+function tableOf(name, title, { columns, totals, rows }) {
+  const id = `compare-${name}`;
   if (rows.length === 0) return same(id, title, totals[0] ?? 0);
   const heads = columns.map((column, position) => {
     const total = totals[position] ?? 0;
-    const small = element("small", {}, `${total.toLocaleString("en")} tokens${sign(total - (totals[0] ?? 0))}`);
+    const small = element("small", {}, tokenCount(total) + sign(total - (totals[0] ?? 0)));
     return element("th", { scope: "col" }, column, " ", small);
   });
   const body = rows.map(({ message, cells }) =>
     element(
       "tr",
       {},
-      element("th", { scope: "row" }, message),
+      element("th", { scope: "row", "data-column": phrase("Message") }, message),
       ...cells.map((parts, position) => element("td", { "data-column": columns[position] }, ...partsOf(parts))),
     ),
   );
   const table = element(
     "table",
     { "aria-labelledby": id },
-    element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Message"), ...heads)),
+    element("thead", {}, element("tr", {}, element("th", { scope: "col" }, phrase("Message")), ...heads)),
     element("tbody", {}, ...body),
   );
   const box = { class: "scroll", role: "region", tabindex: 0, "aria-labelledby": id };
@@ -112,7 +116,7 @@ function tableOf(title, { columns, totals, rows }) {
  * @param {number} total
  */
 function same(id, title, total) {
-  const words = `All of them give the same ${total.toLocaleString("en")} tokens.`;
+  const words = counted(total, "All of them give the same token.", "All of them give the same {count} tokens.");
   return element("section", {}, element("h2", { id }, title), element("p", { class: "same" }, words));
 }
 

@@ -5,6 +5,7 @@
 
 import { ApiError, pythonInPage, request, requestHeaders } from "./api.js";
 import { readEvents } from "./event-stream.js";
+import { phrase } from "./words.js";
 
 /** @import { CompletionPiece, SampledToken } from "./wire.js" */
 
@@ -60,12 +61,12 @@ export async function* streamCompletion(prompt, sampling, signal) {
     body: JSON.stringify(requestBody(prompt, sampling)),
     signal,
   });
-  if (response.body === null) throw new ApiError("The answer is empty", response.status, null);
+  if (response.body === null) throw new ApiError(phrase("The answer is empty"), response.status, null);
   for await (const data of readEvents(response.body)) {
     if (data === "[DONE]") return;
     yield* readChunk(JSON.parse(data));
   }
-  throw new ApiError("The stream broke off; is the server still running?", 0, null);
+  throw new ApiError(phrase("The stream broke off; is the server still running?"), 0, null);
 }
 
 /**

@@ -4,6 +4,7 @@ import { BUILT_IN_TOOLS } from "./built-in-tools.js";
 import { element, labelled, select } from "./element.js";
 import { jsonField } from "./json-field.js";
 import { isObject } from "./state.js";
+import { phrase } from "./words.js";
 
 /**
  * @import {
@@ -25,7 +26,7 @@ const EFFORTS = /** @type {const} */ ([
   ["Low", "low"],
   ["Medium", "medium"],
   ["High", "high"],
-  ["", "left out"],
+  ["", phrase("left out")],
 ]);
 
 // What a field that is missing means; null means that its line is left out.
@@ -54,7 +55,7 @@ export function contentFields(item, place) {
       return developerFields(item, place);
     default:
       return jsonField({
-        label: "Content as JSON",
+        label: phrase("Content as JSON"),
         param: place.param,
         value: item,
         onChange: (value) => place.edit(() => value ?? ""),
@@ -74,7 +75,7 @@ function textField(text, place, change) {
     lang: "",
     rows: 1,
     value: text,
-    "aria-label": `Text of ${place.name}`,
+    "aria-label": phrase("Text of {place}", { place: place.name }),
     "data-param": place.param,
     oninput: (/** @type {Event} */ event) => {
       const { value } = /** @type {HTMLTextAreaElement} */ (event.target);
@@ -98,10 +99,10 @@ function systemFields(item, place) {
   return element(
     "div",
     { class: "content-fields" },
-    labelled("Reasoning effort", efforts),
-    lineField("Current date", "conversation_start_date", item, place, "YYYY-MM-DD"),
-    lineField("Knowledge cutoff", "knowledge_cutoff", item, place),
-    lineField("Identity", "model_identity", item, place),
+    labelled(phrase("Reasoning effort"), efforts),
+    lineField(phrase("Current date"), "conversation_start_date", item, place, "YYYY-MM-DD"),
+    lineField(phrase("Knowledge cutoff"), "knowledge_cutoff", item, place),
+    lineField(phrase("Identity"), "model_identity", item, place),
     channelsField(item, place),
     builtInTools(item, place),
   );
@@ -116,7 +117,7 @@ function systemFields(item, place) {
  * @param {Place<SystemItem>} place
  * @param {string} [placeholder]
  */
-function lineField(title, name, item, place, placeholder = "left out") {
+function lineField(title, name, item, place, placeholder = phrase("left out")) {
   const missing = name === "conversation_start_date" ? "" : DEFAULTS[name];
   const value = item[name] === undefined ? missing : (item[name] ?? "");
   const oninput = (/** @type {Event} */ event) => {
@@ -145,15 +146,15 @@ function channelsField(item, place) {
   };
   const input = element("input", {
     value: channels.join(", "),
-    placeholder: "left out",
+    placeholder: phrase("left out"),
     "data-param": `${place.param}.channel_config`,
     oninput: change,
   });
   const checked = config?.channel_required ?? true;
   const required = element("input", { type: "checkbox", checked, onchange: change });
-  const field = labelled("Channels", input);
+  const field = labelled(phrase("Channels"), input);
   field.classList.add("channels");
-  return element("div", { class: "channels-field" }, field, labelled("required", required));
+  return element("div", { class: "channels-field" }, field, labelled(phrase("required"), required));
 }
 
 /**
@@ -174,7 +175,7 @@ function builtInTools(item, place) {
     });
     return labelled(name, box);
   });
-  const legend = element("legend", {}, "Built-in tools");
+  const legend = element("legend", {}, phrase("Built-in tools"));
   const others = Object.keys(item.tools ?? {}).filter((name) => !(name in BUILT_IN_TOOLS));
   return element(
     "div",
@@ -195,7 +196,7 @@ function developerFields(item, place) {
     lang: "",
     rows: 1,
     value: item.instructions ?? "",
-    placeholder: "none",
+    placeholder: phrase("none"),
     "data-param": `${place.param}.instructions`,
     oninput: (/** @type {Event} */ event) => {
       const { value } = /** @type {HTMLTextAreaElement} */ (event.target);
@@ -206,7 +207,7 @@ function developerFields(item, place) {
   return element(
     "div",
     { class: "content-fields" },
-    labelled("Instructions", instructions),
+    labelled(phrase("Instructions"), instructions),
     ...[...names].map((name) => namespaceField(name, item.tools?.[name], place)),
     formatsField(item, place),
   );
@@ -221,7 +222,7 @@ function developerFields(item, place) {
  */
 function namespaceField(name, namespace, place) {
   return jsonField({
-    label: name === "functions" ? "Function tools" : `Tools of ${name}`,
+    label: name === "functions" ? phrase("Function tools") : phrase("Tools of {name}", { name }),
     param: `${place.param}.tools.${name}`,
     placeholder: '[{"name": "now", "description": "Tells the time.", "parameters": {…}}]',
     value: namespace?.tools,
@@ -245,7 +246,7 @@ function namespaceField(name, namespace, place) {
 function formatsField(item, place) {
   const formats = Object.values(item.response_formats ?? {});
   return jsonField({
-    label: "Response format",
+    label: phrase("Response format"),
     param: `${place.param}.response_formats`,
     placeholder: '{"name": "list", "json_schema": {…}}',
     value: formats.length === 1 ? formats[0] : formats.length === 0 ? undefined : formats,
@@ -267,7 +268,7 @@ function readTools(value) {
   return list.map((tool) => {
     const found = isObject(tool) && isObject(tool.function) ? tool.function : tool;
     if (!isObject(found) || typeof found.name !== "string") {
-      throw new SyntaxError("expected a list of tools, each with a name");
+      throw new SyntaxError(phrase("expected a list of tools, each with a name"));
     }
     const { type: _, strict: __, ...fields } = found;
     return /** @type {any} */ ({ description: "", ...fields });
@@ -281,7 +282,7 @@ function readTools(value) {
 function readFormat(value) {
   const found = isObject(value) && value.type === "json_schema" ? value.json_schema : value;
   if (!isObject(found) || typeof found.name !== "string") {
-    throw new SyntaxError("expected a response format with a name and a json_schema");
+    throw new SyntaxError(phrase("expected a response format with a name and a json_schema"));
   }
   const { schema, strict: _, json_schema = schema ?? {}, ...fields } = found;
   return /** @type {any} */ ({ ...fields, json_schema });

@@ -2,7 +2,6 @@
 
 import { call, ApiError, apiKey } from "./api.js";
 import { copyText } from "./clipboard.js";
-import { sentence } from "./counted.js";
 import { Editor, isBlank } from "./editor.js";
 import { button, element, fill, labelled } from "./element.js";
 import { LatestCall } from "./latest-call.js";
@@ -13,6 +12,7 @@ import { RenderOptions } from "./render-options.js";
 import { RenderingView } from "./rendering-view.js";
 import { detailsOf, showDetails } from "./token-detail.js";
 import { tokenLooks } from "./token-looks.js";
+import { counted, digits, phrase, sentence, tokenCount } from "./words.js";
 
 /** @import { State } from "./state.js" */
 /** @import { Rendering } from "./wire.js" */
@@ -33,7 +33,7 @@ export class ConversationTab {
   #legend = element("div", { class: "legend", hidden: true });
   #lesson = element("div", { hidden: true });
   #mask = element("input", { type: "checkbox", onchange: () => this.#showMask() });
-  #result = element("section", { class: "pane result", "aria-label": "Rendering" });
+  #result = element("section", { class: "pane result", "aria-label": phrase("Rendering") });
   #editor;
   #options;
   #panes;
@@ -45,11 +45,12 @@ export class ConversationTab {
    */
   constructor(host, state) {
     this.#state = state;
-    const editor = element("section", { class: "pane editor", "aria-label": "Editor" });
-    const words =
+    const editor = element("section", { class: "pane editor", "aria-label": phrase("Editor") });
+    const words = phrase(
       "Add a message in the editor, paste JSON anywhere on this page, or drop a file. " +
-      "Here you then see the tokens that the model reads.";
-    fill(this.#lesson, lesson("No messages yet", words, ...exampleButtons(state, "conversation")));
+        "Here you then see the tokens that the model reads.",
+    );
+    fill(this.#lesson, lesson(phrase("No messages yet"), words, ...exampleButtons(state, "conversation")));
     const options = element("div");
     this.#editor = new Editor(editor, state);
     this.#options = new RenderOptions(options, state);
@@ -58,12 +59,12 @@ export class ConversationTab {
       (index) => this.#choose(index),
       (index) => showDetails(this.#detail, this.#rendering, index ?? this.#chosen),
     );
-    const looks = element("div", { class: "switches" }, ...tokenLooks(), labelled("Training mask", this.#mask));
-    const head = element("div", { class: "pane-head" }, this.#summary, this.#copyMenu(), folded("Options", options), looks);
+    const looks = element("div", { class: "switches" }, ...tokenLooks(), labelled(phrase("Training mask"), this.#mask));
+    const head = element("div", { class: "pane-head" }, this.#summary, this.#copyMenu(), folded(phrase("Options"), options), looks);
     const body = [this.#problem, this.#lesson, this.#legend, this.#tokens, this.#detail, this.#spoken];
     fill(this.#result, head, ...body);
-    const first = { title: "Editor", pane: editor };
-    this.#panes = new Panes(first, { title: "Tokens", pane: this.#result }, 1);
+    const first = { title: phrase("Editor"), pane: editor };
+    this.#panes = new Panes(first, { title: phrase("Tokens"), pane: this.#result }, 1);
     fill(host, this.#panes.node);
     showDetails(this.#detail, null, null);
     this.#followEnding();
@@ -90,12 +91,12 @@ export class ConversationTab {
   #copyMenu() {
     const ids = () => this.#rendering?.tokens.ids ?? [];
     const texts = /** @type {const} */ ([
-      ["Text", () => this.#rendering?.text ?? ""],
-      ["Token ids", () => ids().join(" ")],
-      ["Python list", () => `[${ids().join(", ")}]`],
-      ["Link", () => location.href],
+      [phrase("Text"), () => this.#rendering?.text ?? ""],
+      [phrase("Token ids"), () => ids().join(" ")],
+      [phrase("Python list"), () => `[${ids().join(", ")}]`],
+      [phrase("Link"), () => location.href],
     ]);
-    return menu("Copy", texts.map(([name, make]) => ({ name, choose: () => copyText(make(), name) })));
+    return menu(phrase("Copy"), texts.map(([name, make]) => ({ name, choose: () => copyText(make(), name) })));
   }
 
   /** A training example is shown with its mask; somebody may switch it off, or on elsewhere. */
@@ -116,17 +117,17 @@ export class ConversationTab {
   #fillLegend({ untrained, spans, tokens }) {
     const key = (/** @type {string} */ name, /** @type {string} */ words) =>
       element("span", {}, element("i", { class: `key ${name}` }), ` ${words}`);
-    const trained = lengthOf(spans.filter((span) => span.trainable)).toLocaleString("en");
-    const total = tokens.ids.length.toLocaleString("en");
+    const trained = lengthOf(spans.filter((span) => span.trainable));
+    const words = phrase("{trained} of {total} tokens are trained on.", { trained, total: tokens.ids.length });
     const { options } = this.#state.get();
     const showExample = () => this.#state.set({ options: { ...options, ending: "training", example: 0 } });
     fill(
       this.#legend,
-      key("", "given"),
-      key("key-sampled", "sampled by the model"),
-      key("key-trainable", "trained on"),
-      element("p", {}, untrained === null ? `${trained} of ${total} tokens are trained on.` : sentence(untrained)),
-      options.ending !== "training" && button("Show the training example", showExample),
+      key("", phrase("given")),
+      key("key-sampled", phrase("sampled by the model")),
+      key("key-trainable", phrase("trained on")),
+      element("p", {}, untrained === null ? words : sentence(untrained)),
+      options.ending !== "training" && button(phrase("Show the training example"), showExample),
     );
   }
 
@@ -155,7 +156,7 @@ export class ConversationTab {
     this.#lesson.hidden = !isBlank(this.#state.get().source);
     this.#fillLegend(rendering);
     fill(this.#summary, ...summaryOf(rendering));
-    this.#panes.result = `Tokens ${rendering.tokens.ids.length.toLocaleString("en")}`;
+    this.#panes.result = `${phrase("Tokens")} ${digits(rendering.tokens.ids.length)}`;
     showDetails(this.#detail, rendering, null);
   }
 
@@ -192,20 +193,22 @@ function summaryOf({ tokens, text, messages, spans }) {
   const dropped = messages.filter((message) => message.dropped !== null).length;
   const sampled = lengthOf(spans.filter((span) => span.sampled));
   const trainable = lengthOf(spans.filter((span) => span.trainable));
-  /** @type {[number, string, string][]} */
+  const characters = [...text].length;
+  /** @type {[number, string][]} */
   const counts = [
-    [tokens.ids.length, "token", "tokens"],
-    [[...text].length, "character with markup", "characters with markup"],
-    [messages.length - dropped, "message", "messages"],
-    [dropped, "left out", "left out"],
-    [sampled, "sampled", "sampled"],
-    [trainable, "trainable", "trainable"],
+    [tokens.ids.length, tokenCount(tokens.ids.length)],
+    [characters, counted(characters, "{count} character with markup", "{count} characters with markup")],
+    [messages.length - dropped, counted(messages.length - dropped, "{count} message", "{count} messages")],
+    [dropped, phrase("{count} left out", { count: dropped })],
+    [sampled, phrase("{count} sampled", { count: sampled })],
+    [trainable, phrase("{count} trainable", { count: trainable })],
   ];
   return counts
     .filter(([count], position) => count > 0 || position < 3)
-    .flatMap(([count, one, many]) => {
-      const number = element("strong", {}, count.toLocaleString("en"));
-      return [element("span", {}, number, ` ${count === 1 ? one : many}`), " "];
+    .flatMap(([count, words]) => {
+      const number = digits(count);
+      const [before, after] = words.split(number);
+      return [element("span", {}, before, element("strong", {}, number), after), " "];
     });
 }
 

@@ -5,6 +5,7 @@ import { button, element, fill, labelled, select } from "./element.js";
 import { jsonField } from "./json-field.js";
 import { colourOf } from "./rendering-view.js";
 import { isObject } from "./state.js";
+import { counted, phrase } from "./words.js";
 
 /** @import { ContentItem, HarmonyMessage, Role } from "./wire.js" */
 
@@ -22,10 +23,10 @@ const CHANNELS = ["analysis", "commentary", "final"];
 
 /** @type {Record<HeaderField, string>} */
 const TITLES = {
-  name: "Name",
-  channel: "Channel",
-  recipient: "Recipient",
-  content_type: "Content type",
+  name: phrase("Name"),
+  channel: phrase("Channel"),
+  recipient: phrase("Recipient"),
+  content_type: phrase("Content type"),
 };
 
 
@@ -39,7 +40,7 @@ const TITLES = {
  */
 export function messageCard(message, index, isLast, actions) {
   const card = element("fieldset", { "data-message": index });
-  const legend = element("legend", {}, `Message ${index}`);
+  const legend = element("legend", {}, phrase("Message {index}", { index: String(index) }));
   if (!isObject(message)) {
     card.className = "message-card";
     fill(card, legend, tools(index, isLast, actions, null), anything(message, index, actions));
@@ -84,7 +85,7 @@ function roleField(message, index, edit, redraw) {
     edit((old) => ({ ...old, role: /** @type {Role} */ (role) }));
     redraw();
   };
-  const label = `Role of message ${index}`;
+  const label = phrase("Role of message {index}", { index: String(index) });
   const list = select(roles, message.role, choose, {
     "aria-label": label,
     "data-param": `messages[${index}].role`,
@@ -138,7 +139,7 @@ function headerControl(name, value, param, change) {
   if (name === "channel") {
     const known = value === "" || CHANNELS.includes(value) ? CHANNELS : [...CHANNELS, value];
     /** @type {[string, string][]} */
-    const choices = [["", "none"], ...known.map((one) => /** @type {[string, string]} */ ([one, one]))];
+    const choices = [["", phrase("none")], ...known.map((one) => /** @type {[string, string]} */ ([one, one]))];
     return select(choices, value, change, { "data-param": param });
   }
   const list = { recipient: "recipients", name: "recipients", content_type: "content-types" }[name];
@@ -161,19 +162,23 @@ function headerControl(name, value, param, change) {
  * @param {(() => void) | null} more shows all fields of the header
  */
 function tools(index, isLast, actions, more) {
-  const name = (/** @type {string} */ verb) => ({
+  const at = { index: String(index) };
+  const name = (/** @type {string} */ title, /** @type {string} */ label) => ({
     class: "icon",
-    "aria-label": `${verb} message ${index}`,
-    title: verb,
+    "aria-label": label,
+    title,
   });
-  const fields = { class: "icon", "aria-label": `More fields of message ${index}`, title: "More fields" };
+  const fields = name(phrase("More fields"), phrase("More fields of message {index}", at));
+  const up = name(phrase("Move up"), phrase("Move up message {index}", at));
+  const down = name(phrase("Move down"), phrase("Move down message {index}", at));
+  const remove = name(phrase("Remove"), phrase("Remove message {index}", at));
   return element(
     "div",
     { class: "card-tools" },
     more && button("⋯", more, fields),
-    button("↑", () => actions.move(-1), { ...name("Move up"), disabled: index === 0 }),
-    button("↓", () => actions.move(1), { ...name("Move down"), disabled: isLast }),
-    button("✕", () => actions.remove(), name("Remove")),
+    button("↑", () => actions.move(-1), { ...up, disabled: index === 0, "data-move": -1 }),
+    button("↓", () => actions.move(1), { ...down, disabled: isLast, "data-move": 1 }),
+    button("✕", () => actions.remove(), remove),
   );
 }
 
@@ -187,7 +192,7 @@ function contents(message, index, edit) {
   const items = Array.isArray(content) ? content : [content];
   return items.map((item, position) =>
     contentFields(item, {
-      name: items.length === 1 ? `message ${index}` : `message ${index}, part ${position}`,
+      name: items.length === 1 ? phrase("message {index}", { index: String(index) }) : phrase("message {index}, part {position}", { index: String(index), position: String(position) }),
       param: Array.isArray(content) ? `messages[${index}].content[${position}]` : `messages[${index}].content`,
       edit: (change) => edit((old) => withItem(old, position, change)),
     }),
@@ -203,7 +208,7 @@ function contents(message, index, edit) {
  */
 function anything(message, index, actions) {
   return jsonField({
-    label: "Message as JSON",
+    label: phrase("Message as JSON"),
     param: `messages[${index}]`,
     value: message,
     onChange: (value) => actions.edit(() => /** @type {any} */ (value ?? null)),
@@ -217,7 +222,11 @@ function anything(message, index, actions) {
  */
 function sampledNote({ sampled_tokens: tokens }) {
   if (!Array.isArray(tokens)) return null;
-  const words = `This message keeps its ${tokens.length} sampled tokens until you change it.`;
+  const words = counted(
+    tokens.length,
+    "This message keeps its sampled token until you change it.",
+    "This message keeps its {count} sampled tokens until you change it.",
+  );
   return element("p", { class: "hint" }, words);
 }
 

@@ -2,6 +2,7 @@
 
 import { button, element, fill } from "./element.js";
 import { messageCard } from "./editor-card.js";
+import { counted, phrase } from "./words.js";
 
 /** @import { ContentItem, HarmonyConversation, HarmonyMessage, Role } from "./wire.js" */
 
@@ -46,13 +47,13 @@ export class EditorForm {
     const types = CONTENT_TYPES.map((value) => element("option", { value }));
     const roles = /** @type {Role[]} */ (Object.keys(NEW));
     const adds = roles.map((role) => {
-      const attributes = { class: `add role-${role}`, "aria-label": `Add ${role} message` };
+      const attributes = { class: `add role-${role}`, "aria-label": phrase("Add {role} message", { role }) };
       return button(`+ ${role}`, () => this.#add(role), attributes);
     });
     fill(
       host,
       this.#cards,
-      element("div", { class: "adds", role: "group", "aria-label": "Add a message" }, ...adds),
+      element("div", { class: "adds", role: "group", "aria-label": phrase("Add a message") }, ...adds),
       this.#recipients,
       element("datalist", { id: "content-types" }, ...types),
     );
@@ -129,7 +130,7 @@ export class EditorForm {
       this.#count += PAGE;
       this.#draw();
     };
-    fill(this.#cards, ...cards, left > 0 && button(`Show more (${left} messages are left)`, more));
+    fill(this.#cards, ...cards, left > 0 && button(counted(left, "Show more ({count} message is left)", "Show more ({count} messages are left)"), more));
     this.#listRecipients();
   }
 
@@ -167,9 +168,9 @@ export class EditorForm {
     this.#set(messages);
     this.#draw();
     const card = this.#cardAt(index + by);
-    const names = by < 0 ? ["Move up", "Move down"] : ["Move down", "Move up"];
-    const [wanted] = names
-      .map((name) => card?.querySelector(`button[title="${name}"]:enabled`))
+    const moves = [by, -by];
+    const [wanted] = moves
+      .map((move) => card?.querySelector(`button[data-move="${move}"]:enabled`))
       .filter((found) => found instanceof HTMLElement);
     wanted?.focus();
   }

@@ -3,15 +3,16 @@
 import { button, element, labelled, select } from "./element.js";
 import { readJson, writeJson } from "./json.js";
 import { isObject } from "./state.js";
+import { phrase } from "./words.js";
 
 /** @import { State } from "./state.js" */
 /** @import { Form, JsonObject } from "./wire.js" */
 
 const FORMS = /** @type {const} */ ([
-  ["auto", "detected"],
-  ["harmony", "harmony conversation"],
-  ["chat", "Chat Completions request"],
-  ["responses", "Responses request"],
+  ["auto", phrase("detected")],
+  ["harmony", phrase("harmony conversation")],
+  ["chat", phrase("Chat Completions request")],
+  ["responses", phrase("Responses request")],
 ]);
 
 /** Characters; folding the lines of a longer text takes seconds. */
@@ -43,9 +44,9 @@ export class EditorJson {
     this.#form = select(FORMS, "auto", (form) => state.set({ form: /** @type {Form} */ (form) }), {
       "data-param": "form",
     });
-    const tidy = button("Tidy", () => this.#tidy(), { title: "Indent the JSON" });
-    const head = element("div", { class: "json-head" }, labelled("Format", this.#form), tidy);
-    const field = labelled("Conversation as JSON", this.#text);
+    const tidy = button(phrase("Tidy"), () => this.#tidy(), { title: phrase("Indent the JSON") });
+    const head = element("div", { class: "json-head" }, labelled(phrase("Format"), this.#form), tidy);
+    const field = labelled(phrase("Conversation as JSON"), this.#text);
     this.node = element("div", { class: "editor-json" }, head, field, this.#problem);
     state.subscribe(() => {
       if (this.node.isConnected) this.show();
@@ -83,13 +84,13 @@ export class EditorJson {
       const read = readJson(this.#text.value);
       // A list alone is the messages of a conversation.
       const source = Array.isArray(read) ? { messages: read } : read;
-      if (!isObject(source)) throw new SyntaxError("expected an object, or a list of messages");
+      if (!isObject(source)) throw new SyntaxError(phrase("expected an object, or a list of messages"));
       this.#say("");
       this.#shown = source;
       this.#state.set({ source: /** @type {JsonObject} */ (source) });
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
-      this.#say(`Not valid JSON: ${error.message}`);
+      this.#say(phrase("Not valid JSON: {problem}", { problem: error.message }));
       this.node.dispatchEvent(new Event("unreadable", { bubbles: true }));
     }
   }
@@ -99,7 +100,7 @@ export class EditorJson {
       this.#text.value = writeJson(readJson(this.#text.value));
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
-      this.#say(`Not valid JSON: ${error.message}`);
+      this.#say(phrase("Not valid JSON: {problem}", { problem: error.message }));
     }
   }
 

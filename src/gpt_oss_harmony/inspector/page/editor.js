@@ -5,6 +5,7 @@ import { EditorJson } from "./editor-json.js";
 import { button, element, fill } from "./element.js";
 import { guessForm } from "./form-guess.js";
 import { fieldsLeftOut } from "./request-fields.js";
+import { phrase } from "./words.js";
 
 /** @import { State } from "./state.js" */
 /** @import { Form, HarmonyConversation, JsonObject, Rendering } from "./wire.js" */
@@ -34,10 +35,10 @@ export class Editor {
     this.#form = new EditorForm(this.#formHost, (conversation) => this.#edited(conversation));
     this.#json = new EditorJson(state);
     this.#buttons = {
-      form: button("Form", () => this.#switch("form"), { "aria-pressed": "true" }),
+      form: button(phrase("Form"), () => this.#switch("form"), { "aria-pressed": "true" }),
       json: button("JSON", () => this.#switch("json"), { "aria-pressed": "false" }),
     };
-    const modes = { class: "segmented", role: "group", "aria-label": "View of the conversation" };
+    const modes = { class: "segmented", role: "group", "aria-label": phrase("View of the conversation") };
     const choose = element("div", modes, this.#buttons.form, this.#buttons.json);
     fill(host, element("div", { class: "pane-head" }, choose), this.#host);
     this.#draw();
@@ -124,18 +125,18 @@ export class Editor {
    */
   #requestNotice(form) {
     const lost = fieldsLeftOut(this.#state.get().source, form);
-    const words = lost.length === 0 ? null : element("p", {}, "These fields do not reach the prompt, and are lost: ", ...codes(lost), ".");
+    const words = lost.length === 0 ? null : element("p", {}, phrase("These fields do not reach the prompt, and are lost: "), ...codes(lost), ".");
     const conversation = this.#rendering?.conversation;
-    const edit = button("Edit as harmony", () => this.#toHarmony(), {
+    const edit = button(phrase("Edit as harmony"), () => this.#toHarmony(), {
       class: "primary",
       disabled: conversation === undefined,
     });
     return element(
       "div",
       { class: "notice-card" },
-      element("h2", {}, `A ${FORM_NAMES[form]} request`),
-      element("p", {}, "The form edits harmony conversations only. Edit this request as JSON, or turn it into harmony."),
-      button("Edit as JSON", () => this.#switch("json")),
+      element("h2", {}, phrase("A {form} request", { form: FORM_NAMES[form] })),
+      element("p", {}, phrase("The form edits harmony conversations only. Edit this request as JSON, or turn it into harmony.")),
+      button(phrase("Edit as JSON"), () => this.#switch("json")),
       words,
       edit,
     );

@@ -6,7 +6,6 @@
 import { AllowedSteps } from "./allowed-steps.js";
 import { AllowedTokens } from "./allowed-tokens.js";
 import { call, settings, wasAborted } from "./api.js";
-import { counted, sentence } from "./counted.js";
 import { declaredTools } from "./declared-tools.js";
 import { button, element, fill, labelled } from "./element.js";
 import { lesson } from "./lesson.js";
@@ -15,32 +14,36 @@ import { layoutOf } from "./reading-layout.js";
 import { SteppedView } from "./stepped-view.js";
 import { TabReader } from "./tab-reader.js";
 import { TokenInput } from "./token-input.js";
+import { counted, phrase, sentence } from "./words.js";
 
 /** @import { State } from "./state.js" */
 /** @import { Allowed, Json } from "./wire.js" */
 
-const PLACEHOLDER = `What the model writes after <|start|>assistant:
+const PLACEHOLDER = `${phrase("What the model writes after {start}:", { start: "<|start|>assistant" })}
 <|channel|>final<|message|>2 + 2 = 4.<|return|>`;
 
-const LESSON =
+const LESSON = phrase(
   "The grammar lists the tokens that the model may write next. Choose one of them below, and go on " +
-  "token by token; or paste a completion to see where it leaves the grammar.";
+  "token by token; or paste a completion to see where it leaves the grammar.",
+);
 
-const NO_GRAMMAR =
+const NO_GRAMMAR = phrase(
   "This tab shows which tokens a grammar allows. Grammars need llguidance, which browsers cannot run. " +
-  "Start the page on your own machine: its link opens the same conversation.";
+  "Start the page on your own machine: its link opens the same conversation.",
+);
 
 const ALLOWED = "<|channel|>final<|message|>Hello!<|return|>";
 const REFUSED = "<|channel|>final<|message|>Hello!<|call|>";
 
-const KEYS =
+const KEYS = phrase(
   "← → by token, Page Up and Page Down to the next choice, Home and End to the ends, Space to play. " +
-  "A darker shade means fewer allowed tokens.";
+  "A darker shade means fewer allowed tokens.",
+);
 
 const MODES = /** @type {const} */ ([
   ["auto", "auto"],
-  ["none", "none: no calls"],
-  ["required", "required: some call"],
+  ["none", phrase("none: no calls")],
+  ["required", phrase("required: some call")],
 ]);
 
 /** The number of all tokens: where so many are allowed, nothing is forced. */
@@ -69,7 +72,7 @@ export class GrammarTab {
   #lesson;
   #body;
   #notice = lesson(
-    "No grammars here",
+    phrase("No grammars here"),
     NO_GRAMMAR,
     element("pre", {}, "pip install 'gpt-oss-harmony[inspect]'\nharmony inspect"),
   );
@@ -82,16 +85,16 @@ export class GrammarTab {
     this.#state = state;
     this.#notice.hidden = true;
     this.#reader = new TabReader(host, (signal) => this.#read(signal));
-    const form = element("section", { class: "pane given", "aria-label": "Completion to follow" });
+    const form = element("section", { class: "pane given", "aria-label": phrase("Completion to follow") });
     this.#input = new TokenInput(
       form,
       {
-        label: "Completion",
+        label: phrase("Completion"),
         placeholder: PLACEHOLDER,
         onInput: (text) => this.#state.set({ completion: text }),
         onError: (message) => this.#reader.tell(message),
       },
-      button("Clear", () => this.#state.set({ completion: "" })),
+      button(phrase("Clear"), () => this.#state.set({ completion: "" })),
     );
     this.#choice = element("select", { onchange: () => this.#reader.change() });
     this.#offer([]);
@@ -105,8 +108,8 @@ export class GrammarTab {
       element(
         "div",
         { class: "fields" },
-        labelled("Tool choice", this.#choice, "auto follows the request's tool_choice."),
-        labelled("Reasoning allowed", this.#reasoning),
+        labelled(phrase("Tool choice"), this.#choice, phrase("auto follows the request's tool_choice.")),
+        labelled(phrase("Reasoning allowed"), this.#reasoning),
       ),
       this.#reader.problem,
       this.#verdict,
@@ -114,34 +117,34 @@ export class GrammarTab {
 
     this.#results = element("section", {
       class: "pane stepped",
-      "aria-label": "What the grammar allows",
+      "aria-label": phrase("What the grammar allows"),
     });
     this.#stepped = new SteppedView(this.#results, host, {
-      label: "Completion tokens",
+      label: phrase("Completion tokens"),
       keys: KEYS,
       onPlace: (place) => this.#show(place),
       mark: (place, forward) => this.#freePlace(place, forward),
     });
     this.#mismatch = element("p", { class: "problem mismatch", hidden: true });
-    const allowed = element("section", { class: "allowed-tokens", "aria-label": "Allowed tokens" });
+    const allowed = element("section", { class: "allowed-tokens", "aria-label": phrase("Allowed tokens") });
     this.#tokens = new AllowedTokens(allowed, (id) => this.#goOnWith(id));
-    this.#tokens.say("Compiling the grammar …");
+    this.#tokens.say(phrase("Compiling the grammar …"));
     this.#grammarSize = element("summary");
-    this.#grammar = element("pre", { tabindex: "0", "aria-label": "Grammar in Lark's form" });
+    this.#grammar = element("pre", { tabindex: "0", "aria-label": phrase("Grammar in Lark's form") });
     this.#lark = element("details", { class: "lark", hidden: true }, this.#grammarSize, this.#grammar);
     form.append(this.#mismatch, this.#lark);
     this.#lesson = lesson(
-      "Write a turn under its grammar",
+      phrase("Write a turn under its grammar"),
       LESSON,
-      button("A whole turn", () => this.#state.set({ completion: ALLOWED })),
-      button("A turn that ends with the wrong token", () => this.#state.set({ completion: REFUSED })),
+      button(phrase("A whole turn"), () => this.#state.set({ completion: ALLOWED })),
+      button(phrase("A turn that ends with the wrong token"), () => this.#state.set({ completion: REFUSED })),
     );
     this.#lesson.hidden = state.get().completion !== "";
     this.#results.classList.add("empty");
     this.#results.prepend(this.#lesson);
     this.#results.append(allowed);
-    const second = { title: "Allowed tokens", pane: this.#results };
-    this.#body = new Panes({ title: "Completion", pane: form }, second, 1).node;
+    const second = { title: phrase("Allowed tokens"), pane: this.#results };
+    this.#body = new Panes({ title: phrase("Completion"), pane: form }, second, 1).node;
     this.#body.hidden = true;
     host.append(this.#notice, this.#body);
     state.subscribe((_, changed) => {
@@ -252,8 +255,7 @@ export class GrammarTab {
     this.#mismatch.hidden = mismatch === null;
     this.#mismatch.textContent = mismatch === null ? "" : sentence(mismatch.explanation);
     this.#grammar.textContent = grammar;
-    const size = grammar.length.toLocaleString("en");
-    this.#grammarSize.textContent = `The grammar, ${size} characters`;
+    this.#grammarSize.textContent = phrase("The grammar, {count} characters", { count: grammar.length });
     this.#show(place);
   }
 
@@ -262,7 +264,7 @@ export class GrammarTab {
     const steps = this.#steps;
     if (steps === null || this.#allowed === null) return;
     if (steps.known(place) === undefined && !this.#hasLeft(place)) {
-      this.#tokens.say("Asking the grammar …");
+      this.#tokens.say(phrase("Asking the grammar …"));
       try {
         await steps.fetch(place);
       } catch (error) {
@@ -287,12 +289,13 @@ export class GrammarTab {
     const step = this.#steps?.known(place);
     if (step !== undefined) {
       this.#tokens.show(step, this.#allowed?.tokens.ids[place]);
-      this.#stepped.describe(`${step.count} allowed next`);
+      this.#stepped.describe(phrase("{count} allowed next", { count: step.count }));
     } else if (this.#hasLeft(place)) {
-      this.#tokens.say(`The completion has left the grammar at token ${this.#mismatchPosition}`);
-      this.#stepped.describe("outside the grammar");
+      const position = String(this.#mismatchPosition);
+      this.#tokens.say(phrase("The completion has left the grammar at token {position}", { position }));
+      this.#stepped.describe(phrase("outside the grammar"));
     } else {
-      this.#tokens.say("No token allowed: the turn is over");
+      this.#tokens.say(phrase("No token allowed: the turn is over"));
     }
   }
 
@@ -343,9 +346,15 @@ export class GrammarTab {
  * @param {Allowed} allowed
  */
 function verdictOn({ tokens, mismatch, finished }) {
-  if (tokens.ids.length === 0) return "Nothing is written yet.";
-  const count = counted(tokens.ids.length, "token");
-  if (mismatch !== null) return `It leaves the grammar at token ${mismatch.position}.`;
-  if (finished) return `A whole turn of ${count}.`;
-  return `${count}, all allowed; the turn is not over.`;
+  if (tokens.ids.length === 0) return phrase("Nothing is written yet.");
+  const count = tokens.ids.length;
+  if (mismatch !== null) {
+    return phrase("It leaves the grammar at token {position}.", { position: String(mismatch.position) });
+  }
+  if (finished) return counted(count, "A whole turn of {count} token.", "A whole turn of {count} tokens.");
+  return counted(
+    count,
+    "{count} token, which is allowed; the turn is not over.",
+    "{count} tokens, all allowed; the turn is not over.",
+  );
 }

@@ -6,7 +6,6 @@ import { apiKey, call, settings } from "./api.js";
 import { ChatView } from "./chat-view.js";
 import { CompletionReader } from "./completion-reader.js";
 import { streamCompletion } from "./completion-stream.js";
-import { counted } from "./counted.js";
 import { declaredTools } from "./declared-tools.js";
 import { button, element, fill, labelled } from "./element.js";
 import { LatestCall } from "./latest-call.js";
@@ -15,23 +14,27 @@ import * as conversation from "./live-conversation.js";
 import { Panes } from "./panes.js";
 import { SamplingForm } from "./sampling-form.js";
 import { TurnView } from "./turn-view.js";
+import { joined, phrase, recoveryCount, tokenCount } from "./words.js";
 
 /** @import { State } from "./state.js" */
 /** @import { HarmonyMessage, JsonObject, Parsing, Rendering } from "./wire.js" */
 
-const NO_MODEL =
+const NO_MODEL = phrase(
   "This tab talks with a model, and shows each token of its turn with its probability. Start the page " +
-  "with a model: a small one comes with the package.";
+  "with a model: a small one comes with the package.",
+);
 
-const LESSON =
+const LESSON = phrase(
   "Send a message. Here you then see each token of the model's turn, with its probability and the " +
-  "tokens that were likely in its place.";
+  "tokens that were likely in its place.",
+);
 
-const DEMO =
+const DEMO = phrase(
   "The demo model is tiny. It knows the weather example, sums up to 99, greetings and shopping lists, " +
-  "and answers “I don't know.” to everything else.";
+  "and answers “I don't know.” to everything else.",
+);
 
-const NO_GRAMMAR = "Here is no grammar: grammars need llguidance, which has no build for browsers.";
+const NO_GRAMMAR = phrase("Here is no grammar: grammars need llguidance, which has no build for browsers.");
 
 /**
  * A turn as it is sampled. `source` is what it goes on from.
@@ -43,10 +46,10 @@ const NO_GRAMMAR = "Here is no grammar: grammars need llguidance, which has no b
  */
 
 const ENDINGS = {
-  stop: "The turn has ended",
-  length: "The limit was reached",
-  stopped: "Stopped",
-  "broken off": "Broken off",
+  stop: phrase("The turn has ended"),
+  length: phrase("The limit was reached"),
+  stopped: phrase("Stopped"),
+  "broken off": phrase("Broken off"),
 };
 
 export class LiveTab {
@@ -70,10 +73,10 @@ export class LiveTab {
   #body;
   #lesson;
   #notice = lesson(
-    "No model is loaded",
+    phrase("No model is loaded"),
     NO_MODEL,
-    element("pre", {}, "harmony inspect demo       # the small model of the package\n" +
-      "harmony inspect MODEL      # another one: a folder, a name or a URL"),
+    element("pre", {}, `harmony inspect demo       # ${phrase("the small model of the package")}\n` +
+      `harmony inspect MODEL      # ${phrase("another one: a folder, a name or a URL")}`),
   );
 
   /**
@@ -83,17 +86,17 @@ export class LiveTab {
   constructor(host, state) {
     this.#state = state;
     this.#host = host;
-    const talk = element("section", { class: "pane talk", "aria-label": "Talk" });
-    const seen = element("section", { class: "pane seen", "aria-label": "Turn" });
+    const talk = element("section", { class: "pane talk", "aria-label": phrase("Talk") });
+    const seen = element("section", { class: "pane seen", "aria-label": phrase("Turn") });
     this.#chat = new ChatView(talk, (call, text) => this.#answerCall(call, text));
     this.#line = element("textarea", {
       rows: 2,
       dir: "auto",
-      placeholder: "Write a message. Leave empty to let the model continue.",
+      placeholder: phrase("Write a message. Leave empty to let the model continue."),
       onkeydown: (/** @type {KeyboardEvent} */ event) => this.#pressed(event),
     });
-    this.#send = element("button", { type: "submit", class: "primary" }, "Send");
-    this.#stop = button("Stop", () => this.#sampling?.abort(), { disabled: true });
+    this.#send = element("button", { type: "submit", class: "primary" }, phrase("Send"));
+    this.#stop = button(phrase("Stop"), () => this.#sampling?.abort(), { disabled: true });
     const settingsHost = element("div", { class: "sampling" });
     this.#form = new SamplingForm(settingsHost);
     const submit = (/** @type {SubmitEvent} */ event) => {
@@ -104,13 +107,13 @@ export class LiveTab {
       element(
         "form",
         { class: "say", onsubmit: submit },
-        labelled("Message", this.#line, "Enter sends; Shift and Enter begin a new line."),
+        labelled(phrase("Message"), this.#line, phrase("Enter sends; Shift and Enter begin a new line.")),
         element(
           "div",
           { class: "row-of-buttons" },
           this.#send,
           this.#stop,
-          button("New conversation", () => this.#beginAnew()),
+          button(phrase("New conversation"), () => this.#beginAnew()),
         ),
         this.#problem,
         this.#status,
@@ -119,10 +122,10 @@ export class LiveTab {
       ),
     );
     this.#turn = new TurnView(this.#chat.growing, seen);
-    this.#lesson = lesson("A turn, token by token", LESSON);
+    this.#lesson = lesson(phrase("A turn, token by token"), LESSON);
     seen.prepend(this.#lesson);
-    const second = { title: "Tokens", pane: seen };
-    this.#body = new Panes({ title: "Chat", pane: talk }, second, 0).node;
+    const second = { title: phrase("Tokens"), pane: seen };
+    this.#body = new Panes({ title: phrase("Chat"), pane: talk }, second, 0).node;
     this.#notice.hidden = this.#body.hidden = true;
     fill(host, this.#notice, this.#body);
     state.subscribe((_, changed) => {
@@ -256,7 +259,7 @@ export class LiveTab {
     const prompt = await conversation.renderPrompt(this.#state, signal);
     const last = prompt.conversation.messages.at(-1);
     if (last === undefined || last.role === "system" || last.role === "developer") {
-      throw new Error("Nobody has said anything yet. Write a message first.");
+      throw new Error(phrase("Nobody has said anything yet. Write a message first."));
     }
     this.#show(prompt);
     this.#line.value = "";
@@ -269,7 +272,7 @@ export class LiveTab {
       sampled: [],
       ending: "stopped",
     };
-    this.#status.textContent = "Sampling …";
+    this.#status.textContent = phrase("Sampling …");
     this.#lesson.hidden = true;
     this.#turn.begin(prompt.tokens.ids.length);
     const sampling = { ...this.#form.values, grammar };
@@ -286,7 +289,7 @@ export class LiveTab {
         this.#tell(error);
       }
     }
-    if (turn.sampled.length === 0) this.#status.textContent = "Nothing was sampled.";
+    if (turn.sampled.length === 0) this.#status.textContent = phrase("Nothing was sampled.");
     else await this.#end(turn, await reader.finish(turn.sampled));
   }
 
@@ -327,17 +330,17 @@ export class LiveTab {
     }
     const repairs = parsing.lenient.recoveries.length;
     const words = [
-      `${ENDINGS[turn.ending]} after ${counted(turn.sampled.length, "token")}`,
-      repairs > 0 && counted(repairs, "recovery", "recoveries"),
-      hasChanged && "the conversation was changed meanwhile",
-      !isAdded && "the turn was not added to the conversation",
+      phrase("{ending} after {tokens}", { ending: ENDINGS[turn.ending], tokens: tokenCount(turn.sampled.length) }),
+      repairs > 0 && recoveryCount(repairs),
+      hasChanged && phrase("the conversation was changed meanwhile"),
+      !isAdded && phrase("the turn was not added to the conversation"),
     ];
-    this.#status.textContent = `${words.filter(Boolean).join("; ")}.`;
+    this.#status.textContent = phrase("{words}.", { words: joined(words.filter((one) => one !== false)) });
     fill(
       this.#after,
-      button("Step through these tokens", () => this.#stepThrough(turn.sampled)),
-      !isAdded && !hasChanged && messages.length > 0 && button("Add it anyway", add),
-      !hasChanged && button("Sample again", () => this.#sampleAgain(turn)),
+      button(phrase("Step through these tokens"), () => this.#stepThrough(turn.sampled)),
+      !isAdded && !hasChanged && messages.length > 0 && button(phrase("Add it anyway"), add),
+      !hasChanged && button(phrase("Sample again"), () => this.#sampleAgain(turn)),
     );
     this.#after.hidden = false;
     this.#chat.toEnd();

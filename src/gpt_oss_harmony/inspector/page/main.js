@@ -8,6 +8,7 @@ import { button, element, fill, labelled } from "./element.js";
 import { EXAMPLES } from "./examples.js";
 import { LONGEST, pack, readFragment, unpack, urlWith } from "./fragment.js";
 import { GrammarTab } from "./grammar.js";
+import { carriedDocument, languageSwitch } from "./language-switch.js";
 import { LiveTab } from "./live.js";
 import { menu } from "./menu.js";
 import { openFile, readText } from "./open-file.js";
@@ -17,11 +18,12 @@ import { StepperTab } from "./stepper.js";
 import { TabList } from "./tab-list.js";
 import { themeSwitch } from "./theme-switch.js";
 import { isWelcomed, welcome } from "./welcome.js";
+import { language, phrase } from "./words.js";
 
 /** @import { Example } from "./examples.js" */
 
 const state = new State();
-const list = element("div", { class: "tabs", "aria-label": "Views" });
+const list = element("div", { class: "tabs", "aria-label": phrase("Views") });
 const version = element("span", { class: "version" });
 const keyBar = element("div", { class: "key-bar", hidden: true });
 
@@ -29,11 +31,11 @@ const tabs = new TabList(
   list,
   byId("tabs"),
   [
-    { name: "conversation", title: "Conversation", make: (host) => new ConversationTab(host, state) },
-    { name: "compare", title: "Compare", make: (host) => new CompareTab(host, state) },
-    { name: "tokens", title: "Tokens", make: (host) => new StepperTab(host, state) },
-    { name: "grammar", title: "Grammar", make: (host) => new GrammarTab(host, state) },
-    { name: "live", title: "Live", make: (host) => new LiveTab(host, state) },
+    { name: "conversation", title: phrase("Conversation"), make: (host) => new ConversationTab(host, state) },
+    { name: "compare", title: phrase("Compare"), make: (host) => new CompareTab(host, state) },
+    { name: "tokens", title: phrase("Tokens"), make: (host) => new StepperTab(host, state) },
+    { name: "grammar", title: phrase("Grammar"), make: (host) => new GrammarTab(host, state) },
+    { name: "live", title: phrase("Live"), make: (host) => new LiveTab(host, state) },
   ],
   () => writeFragment(),
 );
@@ -51,7 +53,7 @@ function writeFragment() {
     const text = Object.keys(json).length === 0 ? "" : await pack(json);
     const fits = text.length <= LONGEST;
     if (!fits && packed !== "") {
-      announce("The conversation is too long for the address. A reload loses it; Share saves it.");
+      announce(phrase("The conversation is too long for the address. A reload loses it; Share saves it."));
     }
     packed = fits ? text : "";
     history.replaceState(null, "", urlWith(packed, tabs.chosen));
@@ -62,21 +64,22 @@ function writeFragment() {
 /** Take the document and the tab from the URL. */
 async function readLocation() {
   const { c, tab } = readFragment();
+  const carried = carriedDocument();
+  if (carried !== null) state.restore(carried);
   // The browser may go back before the document of the page is in the URL.
-  if (c !== null && (c !== packed || timer !== 0)) {
+  else if (c !== null && (c !== packed || timer !== 0)) {
     clearTimeout(timer);
     timer = 0;
     try {
       state.restore(await unpack(c));
       packed = c;
     } catch {
-      announce("The link holds no conversation. It may have been cut short.");
+      announce(phrase("The link holds no conversation. It may have been cut short."));
     }
   }
-  if (Object.keys(state.toJSON()).length === 0) {
-    state.set(EXAMPLES[0]?.document ?? {});
-    if (greeting !== null && !isWelcomed()) byId("top").append(greeting);
-  }
+  const isEmpty = Object.keys(state.toJSON()).length === 0;
+  if (isEmpty) state.set(EXAMPLES[0]?.document ?? {});
+  if ((isEmpty || carried !== null) && greeting !== null && !isWelcomed()) byId("top").append(greeting);
   tabs.choose(tab ?? "conversation");
 }
 
@@ -87,7 +90,7 @@ async function open(file) {
     const { tab, document } = await openFile(file);
     state.begin(document);
     tabs.choose(tab);
-    announce(`${file.name} opened`);
+    announce(phrase("{name} opened", { name: file.name }));
   } catch (error) {
     announce(`${file.name}: ${/** @type {Error} */ (error).message}`);
   }
@@ -95,7 +98,7 @@ async function open(file) {
 
 function exampleMenu() {
   return menu(
-    "Examples",
+    phrase("Examples"),
     EXAMPLES.map((example) => ({
       name: example.name,
       about: `${example.kind}: ${example.about}`,
@@ -115,14 +118,14 @@ function openButton() {
     type: "file",
     class: "offscreen",
     tabindex: -1,
-    "aria-label": "File to open",
+    "aria-label": phrase("File to open"),
     onchange: () => {
       open(input.files?.[0]);
       input.value = "";
     },
   });
-  const made = button("Open", () => input.click(), {
-    title: "Open a conversation or request as JSON, a test vector, token ids or marked-up text",
+  const made = button(phrase("Open"), () => input.click(), {
+    title: phrase("Open a conversation or request as JSON, a test vector, token ids or marked-up text"),
   });
   return element("span", {}, made, input);
 }
@@ -134,13 +137,13 @@ function fillKeyBar() {
     keyBar.hidden = true;
     apiKey.set(input.value);
   };
-  const words = "This server needs an API key. The page keeps it for this browser tab only.";
+  const words = phrase("This server needs an API key. The page keeps it for this browser tab only.");
   const form = element(
     "form",
     { onsubmit: use },
     element("span", {}, words),
-    labelled("API key", input),
-    element("button", { type: "submit", class: "primary" }, "Use"),
+    labelled(phrase("API key"), input),
+    element("button", { type: "submit", class: "primary" }, phrase("Use")),
   );
   fill(keyBar, form);
   apiKey.addEventListener("refused", () => {
@@ -188,9 +191,9 @@ function acceptPastes() {
       const opened = readText(text);
       state.begin(opened.document);
       tabs.choose(opened.tab);
-      announce("Pasted");
+      announce(phrase("Pasted"));
     } catch (error) {
-      announce(`The clipboard: ${/** @type {Error} */ (error).message}`);
+      announce(phrase("The clipboard: {problem}", { problem: /** @type {Error} */ (error).message }));
     }
   });
 }
@@ -213,7 +216,8 @@ async function usePython() {
 
 const isPlayground = document.documentElement.dataset.python !== undefined;
 const name = element("h1", {}, "harmony ", element("span", {}, isPlayground ? "playground" : "inspect"));
-const actions = [exampleMenu(), openButton(), button("Share", () => share.open()), themeSwitch()];
+const shareButton = button(phrase("Share"), () => share.open());
+const actions = [exampleMenu(), openButton(), shareButton, languageSwitch(state), themeSwitch()];
 fill(
   byId("top"),
   element("div", { class: "bar" }, name, version, list, element("div", { class: "actions" }, ...actions)),
@@ -224,6 +228,8 @@ acceptDrops();
 acceptPastes();
 state.subscribe(() => writeFragment());
 window.addEventListener("popstate", () => readLocation());
+document.documentElement.lang = language;
+document.body.dataset.drop = phrase("Drop a conversation, a request, a test vector or tokens");
 await usePython();
 readSettings();
 readLocation();

@@ -2,6 +2,7 @@
 
 import { button, element, fill } from "./element.js";
 import { classesOf, headingOf } from "./speaker.js";
+import { phrase } from "./words.js";
 
 /** @import { Speaker } from "./speaker.js" */
 /** @import { HarmonyMessage } from "./wire.js" */
@@ -19,7 +20,7 @@ const SHOWN = 4000;
 export function messageCard(message, note) {
   const text = messageText(message);
   const body = element("div", { class: "card-text", lang: "" }, text.slice(0, SHOWN));
-  const more = button(`Show all ${text.length.toLocaleString("en")} characters`, () => {
+  const more = button(phrase("Show all {count} characters", { count: text.length }), () => {
     fill(body, text);
     more.remove();
   });
@@ -50,7 +51,7 @@ export function settingsCard(message) {
  */
 export function openCard(speaker, text) {
   const left = Math.max(text.length - SHOWN, 0);
-  const before = left === 0 ? "" : `… ${left.toLocaleString("en")} characters before …\n`;
+  const before = left === 0 ? "" : `${phrase("… {count} characters before …", { count: left })}\n`;
   const made = card(speaker, "", element("div", { class: "card-text", lang: "" }, before + text.slice(left)));
   made.classList.add("open");
   return made;

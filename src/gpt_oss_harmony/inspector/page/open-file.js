@@ -2,6 +2,7 @@
 
 import { readJson } from "./json.js";
 import { isObject } from "./state.js";
+import { phrase } from "./words.js";
 
 /** @import { Document } from "./state.js" */
 /** @import { Json, JsonObject, Options } from "./wire.js" */
@@ -17,7 +18,7 @@ const LARGEST = 16 * 1024 * 1024; // bytes, as much as the server takes
  * @returns {Promise<Opened>}
  */
 export async function openFile(file) {
-  if (file.size > LARGEST) throw new Error(`${file.name} has more than 16 MiB`);
+  if (file.size > LARGEST) throw new Error(phrase("{name} has more than 16 MiB", { name: file.name }));
   return readText(await file.text());
 }
 
@@ -41,7 +42,9 @@ function jsonIn(text) {
     return readJson(text);
   } catch (error) {
     // What begins as an object and is none would be a strange completion.
-    if (/^\s*\{\s*"/.test(text)) throw new Error(`not valid JSON: ${/** @type {Error} */ (error).message}`);
+    if (/^\s*\{\s*"/.test(text)) {
+      throw new Error(phrase("Not valid JSON: {problem}", { problem: /** @type {Error} */ (error).message }));
+    }
     return undefined;
   }
 }
@@ -70,9 +73,9 @@ function fromRequest(json) {
     return { tab: "tokens", document: { input: first.text } };
   }
   if (choices !== undefined || output !== undefined) {
-    throw new Error("This is a response, not a request. Paste its raw text in Tokens.");
+    throw new Error(phrase("This is a response, not a request. Paste its raw text in Tokens."));
   }
-  throw new Error("This is neither a conversation (messages) nor a request (messages or input).");
+  throw new Error(phrase("This is neither a conversation (messages) nor a request (messages or input)."));
 }
 
 /**

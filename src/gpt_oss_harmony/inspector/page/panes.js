@@ -1,6 +1,7 @@
 /** Two panes side by side; a narrow window shows one of them, and a switch to the other. */
 
 import { button, element } from "./element.js";
+import { phrase } from "./words.js";
 
 /** @typedef {{ title: string, pane: HTMLElement }} Pane */
 
@@ -17,7 +18,7 @@ export class Panes {
     this.#buttons = [first, second].map(({ title }, position) =>
       button(title, () => this.show(/** @type {0 | 1} */ (position))),
     );
-    const group = { class: "segmented pane-switch", role: "group", "aria-label": "Pane" };
+    const group = { class: "segmented pane-switch", role: "group", "aria-label": phrase("Pane") };
     const choose = element("div", group, ...this.#buttons);
     this.node = element("div", { class: "panes" }, choose, first.pane, second.pane);
     this.show(shown);

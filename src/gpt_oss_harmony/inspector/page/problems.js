@@ -3,6 +3,7 @@
 import { cutMessage } from "./reading.js";
 import { messageText } from "./message-card.js";
 import { RECOVERY_WORDS } from "./recovery-words.js";
+import { phrase } from "./words.js";
 
 /** @import { Failure, HarmonyMessage, Parsing, Reading } from "./wire.js" */
 
@@ -19,7 +20,7 @@ import { RECOVERY_WORDS } from "./recovery-words.js";
 /** @type {Readonly<Record<string, string>>} the strict parser's errors at the end of the tokens */
 const AT_THE_END = {
   "Unexpected EOS while waiting for message header to complete":
-    "The output ends in a header: <|message|> is missing.",
+    phrase("The output ends in a header: <|message|> is missing."),
 };
 
 /**
@@ -50,8 +51,8 @@ export function problemsOf({ tokens, strict, lenient }, tools) {
     }
   }
   if (cut !== null) {
-    const words = "The output ends before <|end|>, <|call|> or <|return|>. Was the token limit reached?";
-    problems.push({ position: count, kind: "cut off", words, className: "unusable" });
+    const words = phrase("The output ends before <|end|>, <|call|> or <|return|>. Was the token limit reached?");
+    problems.push({ position: count, kind: phrase("cut off"), words, className: "unusable" });
   }
   return problems.sort((first, second) => first.position - second.position);
 }
@@ -101,11 +102,11 @@ function problemsOfCall(message, tools) {
   /** @type {[string, string][]} */
   const problems = [];
   if (tools.length > 0 && !tools.includes(recipient)) {
-    problems.push(["tool", `${recipient} is not declared.`]);
+    problems.push(["tool", phrase("{name} is not declared.", { name: recipient })]);
   }
   if (recipient.startsWith("functions.") || type?.includes("json")) {
     const error = jsonError(messageText(message));
-    if (error !== null) problems.push(["arguments", `The arguments are not valid JSON: ${error}`]);
+    if (error !== null) problems.push(["arguments", phrase("The arguments are not valid JSON: {problem}", { problem: error })]);
   }
   return problems;
 }
@@ -117,14 +118,16 @@ function problemsOfCall(message, tools) {
  * @returns {string | null}
  */
 function jsonError(text) {
-  if (text.trim() === "") return "there are none.";
+  if (text.trim() === "") return phrase("there are none.");
   try {
     JSON.parse(text);
     return null;
   } catch (error) {
     const { message } = /** @type {SyntaxError} */ (error);
     const [, reason, index] = /^(.*?) in JSON at position (\d+)/s.exec(message) ?? [];
-    if (reason !== undefined) return `${reason}, at character ${Number(index) + 1}.`;
-    return message.includes("end of JSON") ? `they end too early, at character ${text.length}.` : `${message}.`;
+    if (reason !== undefined) {
+      return phrase("{reason}, at character {place}.", { reason, place: Number(index) + 1 });
+    }
+    return message.includes("end of JSON") ? phrase("they end too early, at character {place}.", { place: text.length }) : `${message}.`;
   }
 }

@@ -2,12 +2,14 @@
 
 import { button, element, fill } from "./element.js";
 import { PythonError } from "./python.js";
+import { digits, phrase } from "./words.js";
 
 /** @import { Python } from "./python.js" */
 
-const WHY =
+const WHY = phrase(
   "This page runs the library itself, in Python, in your browser. It needs no server, and what you " +
-  "write stays here.";
+  "write stays here.",
+);
 
 /**
  * Offer to load Python, or start it at once if the browser has it.
@@ -25,8 +27,8 @@ export async function startPython(python, host) {
     bar.remove();
   } catch (error) {
     if (!(error instanceof Error)) throw error;
-    const words = error instanceof PythonError ? error.message : `Python does not start: ${error.message}`;
-    const again = button("Load the page again", () => location.reload());
+    const words = error instanceof PythonError ? error.message : phrase("Python does not start: {problem}", { problem: error.message });
+    const again = button(phrase("Load the page again"), () => location.reload());
     fill(bar, element("p", { class: "problem", role: "alert" }, words), again);
   }
 }
@@ -39,8 +41,8 @@ export async function startPython(python, host) {
  */
 function agreed(bar, bytes) {
   return new Promise((resolve) => {
-    const load = button(`Load ${megabytes(bytes)}`, resolve, { class: "primary" });
-    fill(bar, element("p", {}, `${WHY} Python is loaded once; then your browser keeps it.`), load);
+    const load = button(phrase("Load {size}", { size: megabytes(bytes) }), resolve, { class: "primary" });
+    fill(bar, element("p", {}, `${WHY} ${phrase("Python is loaded once; then your browser keeps it.")}`), load);
   });
 }
 
@@ -49,19 +51,19 @@ function agreed(bar, bytes) {
  * @param {HTMLElement} bar
  */
 async function load(python, bar) {
-  const progress = element("progress", { "aria-label": "Loading Python" });
-  const words = element("p", { role: "status" }, "Starting Python …");
+  const progress = element("progress", { "aria-label": phrase("Loading Python") });
+  const words = element("p", { role: "status" }, phrase("Starting Python …"));
   fill(bar, words, progress);
   await python.start((done, total) => {
     progress.max = total;
     progress.value = done;
     const loaded = done < total;
-    words.textContent = loaded ? `Loading ${megabytes(done)} of ${megabytes(total)}` : "Starting Python …";
+    words.textContent = loaded ? phrase("Loading {done} of {total}", { done: megabytes(done), total: megabytes(total) }) : phrase("Starting Python …");
     if (!loaded) progress.removeAttribute("value");
   });
 }
 
 /** @param {number} bytes */
 function megabytes(bytes) {
-  return `${(bytes / 1e6).toFixed(1)} MB`;
+  return phrase("{size} MB", { size: digits(bytes / 1e6, { minimumFractionDigits: 1, maximumFractionDigits: 1 }) });
 }

@@ -6,6 +6,8 @@
  * has no such name, and does not load this file.
  */
 
+import { language, phrase } from "./words.js";
+
 /** @import { Answer, CompletionPiece, ModelSettings, PythonFiles, FromWorker, ToWorker } from "./wire.js" */
 
 /**
@@ -63,7 +65,7 @@ export class Python {
     // A worker from a blob has the policy of this page, even where a server sends none with its files.
     const script = `import ${JSON.stringify(new URL("worker.js", import.meta.url).href)};`;
     const url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
-    this.#worker = new Worker(url, { type: "module" });
+    this.#worker = new Worker(url, { type: "module", name: language });
     /** @type {Promise<void>} */
     const ready = new Promise((resolve, reject) => {
       const worker = /** @type {Worker} */ (this.#worker);
@@ -77,7 +79,7 @@ export class Python {
       };
       worker.onerror = (event) => {
         event.preventDefault();
-        reject(new PythonError(event.message || "The worker that runs Python does not start."));
+        reject(new PythonError(event.message || phrase("The worker that runs Python does not start.")));
       };
     });
     const isControlled = Boolean(navigator.serviceWorker?.controller);
@@ -178,7 +180,7 @@ export class Python {
   /** @returns {Promise<PythonFiles>} */
   async #list() {
     const response = await fetch(new URL("files.json", this.#folder));
-    if (!response.ok) throw new PythonError(`The list of files cannot be loaded: ${response.status}`);
+    if (!response.ok) throw new PythonError(phrase("{name} cannot be loaded: {status}", { name: "files.json", status: String(response.status) }));
     return response.json();
   }
 }

@@ -3,9 +3,9 @@
  * the header and the body.
  */
 
-import { counted } from "./counted.js";
 import { cutMessage } from "./reading.js";
 import { classesOf, headingOf, wordsOf } from "./speaker.js";
+import { phrase, tokenCount } from "./words.js";
 
 /** @import { Row, Span } from "./token-view.js" */
 /** @import { Speaker } from "./speaker.js" */
@@ -48,14 +48,15 @@ function rowsOf(reading, count) {
   let start = 0;
   const rows = ends.map((last, index) => {
     const isWhole = index !== cut;
-    const label = isWhole ? `message ${index}` : `message ${index}, not complete`;
+    const at = { index: String(index) };
+    const label = isWhole ? phrase("message {index}", at) : phrase("message {index}, not complete", at);
     const isShared = ends[index - 1] === last || ends[index + 1] === last;
     const row = rowOf(start, last + 1, messages[index], label, isWhole, isShared);
     start = last + 1;
     return row;
   });
   const open = changes[changes.length - 1];
-  if (start < count) rows.push(rowOf(start, count, open, "not a message", false));
+  if (start < count) rows.push(rowOf(start, count, open, phrase("not a message"), false));
   return rows;
 }
 
@@ -70,12 +71,12 @@ function rowsOf(reading, count) {
  */
 function rowOf(start, end, speaker, label, isWhole, isShared = false) {
   const words = wordsOf(speaker);
-  const size = isShared ? "tokens shared" : counted(end - start, "token");
+  const size = isShared ? phrase("tokens shared") : tokenCount(end - start);
   return {
     start,
     end,
     className: `message ${classesOf(speaker)}`.trimEnd(),
     label: words === "" ? label : `${label}, ${words}`,
-    heading: () => headingOf(speaker, isWhole ? size : "not complete"),
+    heading: () => headingOf(speaker, isWhole ? size : phrase("not complete")),
   };
 }

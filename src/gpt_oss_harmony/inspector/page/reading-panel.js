@@ -6,6 +6,7 @@ import { element, fill } from "./element.js";
 import { messageCard, openCard } from "./message-card.js";
 import { strictWords } from "./problems.js";
 import { ReadingIndex } from "./reading.js";
+import { phrase } from "./words.js";
 
 /** @import { HarmonyMessage, Reading, StateChange } from "./wire.js" */
 
@@ -13,21 +14,21 @@ import { ReadingIndex } from "./reading.js";
 const SHOWN = 12;
 
 const FIELDS = /** @type {const} */ ([
-  ["state", "State"],
-  ["role", "Role"],
-  ["channel", "Channel"],
-  ["recipient", "Recipient"],
-  ["content_type", "Content type"],
-  ["delta", "Last delta"],
+  ["state", phrase("State")],
+  ["role", phrase("Role")],
+  ["channel", phrase("Channel")],
+  ["recipient", phrase("Recipient")],
+  ["content_type", phrase("Content type")],
+  ["delta", phrase("Last delta")],
 ]);
 
 /** @typedef {Record<typeof FIELDS[number][0], string | null>} Knowledge */
 
 /** What each state is called in words. */
 const STATES = /** @type {Record<string, string>} */ ({
-  ExpectStart: "Between messages",
-  Header: "In a header",
-  Content: "In a message",
+  ExpectStart: phrase("Between messages"),
+  Header: phrase("In a header"),
+  Content: phrase("In a message"),
 });
 
 export class ReadingPanel {
@@ -48,17 +49,17 @@ export class ReadingPanel {
   /**
    * @param {HTMLElement} host
    * @param {string} title
+   * @param {string} label what its messages are, for those who do not see where they stand
    */
-  constructor(host, title) {
+  constructor(host, title, label) {
     this.#values = new Map(FIELDS.map(([name]) => [name, element("dd")]));
     this.#end = element("p", { class: "reading-end", hidden: true });
     this.#heading = element("h3");
     this.#messages = element("div", { class: "cards" });
     this.#open = element("div", { class: "cards" });
-    const name = `Messages of the ${title.toLowerCase()} parser`;
     this.#scroll = element(
       "div",
-      { class: "reading-messages", role: "group", "aria-label": name, tabindex: "0" },
+      { class: "reading-messages", role: "group", "aria-label": label, tabindex: "0" },
       this.#messages,
       this.#open,
     );
@@ -127,11 +128,11 @@ export class ReadingPanel {
     const known = this.knowledgeAt(place);
     for (const [name] of FIELDS) {
       const value = /** @type {HTMLElement} */ (this.#values.get(name));
-      value.textContent = known[name] ?? "none";
-      value.classList.toggle("none", known[name] === null);
+      value.textContent = known[name] ?? phrase("none");
+      value.classList.toggle(phrase("none"), known[name] === null);
       const differs = other !== undefined && other[name] !== known[name];
-      value.classList.toggle("differs", differs);
-      value.title = differs ? `The other parser: ${other[name] ?? "none"}` : "";
+      value.classList.toggle(phrase("differs"), differs);
+      value.title = differs ? phrase("The other parser: {value}", { value: other[name] ?? phrase("none") }) : "";
     }
     this.#showEnd(this.#reading, place);
     this.#showMessages(this.#reading, place);
@@ -148,8 +149,12 @@ export class ReadingPanel {
     this.#end.hidden = !failed && !broken;
     this.#end.classList.toggle("problem", failed);
     if (failed) {
-      const where = error.position < this.#count ? `Token ${error.position}` : "The end";
-      fill(this.#end, element("strong", {}, `${where} does not fit: `), strictWords(error));
+      const position = String(error.position);
+      const where =
+        error.position < this.#count
+          ? phrase("Token {position} does not fit: ", { position })
+          : phrase("The end does not fit: ");
+      fill(this.#end, element("strong", {}, where), strictWords(error));
     } else if (broken) {
       fill(this.#end, endOf(reading));
     }
@@ -163,9 +168,10 @@ export class ReadingPanel {
     const complete = this.#index.completeAt(place);
     const isCut = place === this.#count && this.#index.whole < ends.length;
     const first = Math.max(complete - SHOWN, 0);
-    const left = first === 0 ? "" : `, of which the last ${SHOWN}`;
-    const cut = isCut ? "; the last one is cut off" : "";
-    this.#heading.textContent = `Messages complete: ${complete} of ${ends.length}${left}${cut}`;
+    const count = phrase("Messages complete: {complete} of {all}", { complete, all: ends.length });
+    const left = first === 0 ? "" : phrase(", of which the last {shown}", { shown: SHOWN });
+    const cut = isCut ? phrase("; the last one is cut off") : "";
+    this.#heading.textContent = count + left + cut;
     if (complete !== this.#shown.complete) {
       this.#shown.complete = complete;
       const cards = messages
@@ -186,8 +192,8 @@ export class ReadingPanel {
    */
   #card(message, index) {
     const differs = this.#differing.has(index);
-    const card = messageCard(message, differs ? "differs" : undefined);
-    card.classList.toggle("differs", differs);
+    const card = messageCard(message, differs ? phrase("differs") : undefined);
+    card.classList.toggle(phrase("differs"), differs);
     return card;
   }
 }
@@ -198,9 +204,9 @@ export class ReadingPanel {
  * @param {Reading} reading
  */
 function endOf({ changes, recoveries }) {
-  if (changes[changes.length - 1].state === "Content") return "The tokens end inside a message.";
+  if (changes[changes.length - 1].state === "Content") return phrase("The tokens end inside a message.");
   const isPlain = recoveries.some(({ kind }) => kind === "no-markup");
-  return isPlain ? "The tokens end without a stop token." : "The tokens end inside a header.";
+  return isPlain ? phrase("The tokens end without a stop token.") : phrase("The tokens end inside a header.");
 }
 
 /** @type {StateChange} */

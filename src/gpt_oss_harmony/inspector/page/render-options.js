@@ -1,16 +1,17 @@
 /** The options of a rendering, as a row of selects. */
 
 import { element, fill, labelled, select } from "./element.js";
+import { phrase } from "./words.js";
 
 /** @import { State } from "./state.js" */
 /** @import { Form, Options } from "./wire.js" */
 
 /** What each choice decides, for those who point at it. */
 const HINTS = /** @type {const} */ ({
-  ending: "What stands at the end: the header of the model's next turn (completion), or nothing (training)",
-  header_style: "Where the headers of function calls have the recipient",
-  schema_dialect: "How the parameters of functions become TypeScript",
-  reasoning: "Which reasoning of earlier turns stays in the prompt",
+  ending: phrase("What stands at the end: the header of the model's next turn (completion), or nothing (training)"),
+  header_style: phrase("Where the headers of function calls have the recipient"),
+  schema_dialect: phrase("How the parameters of functions become TypeScript"),
+  reasoning: phrase("Which reasoning of earlier turns stays in the prompt"),
 });
 
 const ENDINGS = /** @type {const} */ ([
@@ -27,9 +28,9 @@ const DIALECTS = /** @type {const} */ ([
   ["reference", "reference"],
 ]);
 const REASONING = /** @type {const} */ ([
-  ["by-turn", "by turn"],
+  ["by-turn", phrase("by turn")],
   ["reference", "reference"],
-  ["keep", "kept"],
+  ["keep", phrase("kept")],
 ]);
 
 export class RenderOptions {
@@ -70,12 +71,12 @@ export class RenderOptions {
     const focused = this.#host.querySelector(":focus")?.getAttribute("name");
     fill(
       this.#host,
-      this.#list("ending", "Ending", ENDINGS),
+      this.#list("ending", phrase("Ending"), ENDINGS),
       this.#options.ending === "training" ? this.#exampleField() : null,
-      this.#list("header_style", "Header style", HEADER_STYLES),
-      this.#list("schema_dialect", "Schema dialect", DIALECTS),
+      this.#list("header_style", phrase("Header style"), HEADER_STYLES),
+      this.#list("schema_dialect", phrase("Schema dialect"), DIALECTS),
       // Examples for training are cut by turn, whatever the option says.
-      this.#options.ending === "training" ? null : this.#list("reasoning", "Reasoning", REASONING),
+      this.#options.ending === "training" ? null : this.#list("reasoning", phrase("Reasoning"), REASONING),
       this.#form === "harmony" ? null : this.#dateField(),
     );
     const again = focused && this.#host.querySelector(`[name="${focused}"]`);
@@ -107,10 +108,10 @@ export class RenderOptions {
   #exampleField() {
     const last = Math.max(this.#examples, 1);
     /** @type {[string, string][]} */
-    const choices = Array.from({ length: last }, (_, position) => [String(position), `${position + 1} of ${last}`]);
+    const choices = Array.from({ length: last }, (_, position) => [String(position), phrase("{place} of {count}", { place: position + 1, count: last })]);
     const value = String(Math.min(this.#options.example ?? 0, last - 1));
     const choose = (/** @type {string} */ chosen) => this.#set({ example: Number(chosen) });
-    return labelled("Example", select(choices, value, choose, { name: "example", "data-param": "example" }));
+    return labelled(phrase("Example"), select(choices, value, choose, { name: "example", "data-param": "example" }));
   }
 
   #dateField() {
@@ -120,6 +121,6 @@ export class RenderOptions {
     };
     const value = this.#options.date ?? "";
     const attributes = { type: "date", name: "date", "data-param": "date", value, onchange };
-    return labelled("Date", element("input", attributes));
+    return labelled(phrase("Date"), element("input", attributes));
   }
 }

@@ -3,6 +3,7 @@
 import { element } from "./element.js";
 import { SPECIAL_NAMES } from "./token-text.js";
 import { TokenView } from "./token-view.js";
+import { phrase, tokenCount } from "./words.js";
 
 /** @import { Row, Span } from "./token-view.js" */
 /** @import { HarmonyMessage, RenderedMessage, RenderedSpan, Rendering } from "./wire.js" */
@@ -20,14 +21,14 @@ export class RenderingView {
    */
   constructor(host, onChoose, onPoint) {
     this.#host = host;
-    this.#view = new TokenView(host, { label: "Tokens of the prompt", onChoose, onPoint });
+    this.#view = new TokenView(host, { label: phrase("Tokens of the prompt"), onChoose, onPoint });
   }
 
   /** @param {Rendering} rendering */
   show(rendering) {
     this.#view.show(rendering.tokens, rendering.spans.map(toSpan), rowsOf(rendering));
     for (const [index, label] of Object.entries(rendering.labels)) {
-      const note = `label ${SPECIAL_NAMES.get(label) ?? label}`;
+      const note = phrase("label {token}", { token: String(SPECIAL_NAMES.get(label) ?? label) });
       this.#view.decorate(Number(index), "relabelled", note);
     }
   }
@@ -88,7 +89,7 @@ function rowsOf({ messages, spans, conversation }) {
     rows.push({
       ...range,
       className: `message ${colourOf(message)}${dropped}`,
-      label: `message ${message.index}, ${headWords(message)}`,
+      label: `${phrase("message {index}", { index: String(message.index) })}, ${headWords(message)}`,
       heading: () => headingOf(message, original),
     });
   }
@@ -103,12 +104,12 @@ function rowsOf({ messages, spans, conversation }) {
  * @returns {Row}
  */
 function nextTurn(start, end) {
-  const words = element("span", {}, "the next turn begins");
+  const words = element("span", {}, phrase("the next turn begins"));
   return {
     start,
     end,
     className: "message next role-assistant",
-    label: "next turn",
+    label: phrase("next turn"),
     heading: () => element("div", { class: "heading" }, words, countOf(end - start)),
   };
 }
@@ -129,7 +130,7 @@ function headingOf(message, original) {
     recipient === null ? null : element("span", { class: "recipient" }, `→ ${recipient}`),
     type === null ? null : element("span", { class: "type" }, type),
     dropped === null ? countOf(tokens) : null,
-    dropped === null ? null : element("span", {}, element("em", {}, "left out"), `: ${dropped}`),
+    dropped === null ? null : element("span", {}, element("em", {}, phrase("left out")), `: ${dropped}`),
   );
   if (dropped === null) return heading;
   return element("div", {}, heading, element("s", { class: "lost" }, textOf(original)));
@@ -137,13 +138,12 @@ function headingOf(message, original) {
 
 /** @param {number} count */
 function countOf(count) {
-  const words = `${count.toLocaleString("en")} ${count === 1 ? "token" : "tokens"}`;
-  return element("span", { class: "count" }, words);
+  return element("span", { class: "count" }, tokenCount(count));
 }
 
 /** @param {RenderedMessage} message */
 function headWords({ role, name, channel, dropped }) {
-  return [role, name, channel, dropped && "left out"].filter(Boolean).join(" ");
+  return [role, name, channel, dropped && phrase("left out")].filter(Boolean).join(" ");
 }
 
 /**

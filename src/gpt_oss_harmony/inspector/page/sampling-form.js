@@ -1,11 +1,12 @@
 /** The settings of sampling; the server's default counts for an empty field. */
 
 import { element, labelled, select } from "./element.js";
+import { phrase } from "./words.js";
 
 /** @import { Effort } from "./live-conversation.js" */
 
 const EFFORTS = /** @type {const} */ ([
-  ["", "unchanged"],
+  ["", phrase("unchanged")],
   ["Low", "low"],
   ["Medium", "medium"],
   ["High", "high"],
@@ -31,11 +32,11 @@ export class SamplingForm {
       element(
         "div",
         { class: "fields" },
-        labelled("Reasoning effort", efforts),
-        labelled("Token limit", this.#maxTokens),
-        labelled("Temperature", this.#temperature),
-        labelled("Seed", this.#seed),
-        labelled("Sample under the grammar", this.#grammar),
+        labelled(phrase("Reasoning effort"), efforts),
+        labelled(phrase("Token limit"), this.#maxTokens),
+        labelled(phrase("Temperature"), this.#temperature),
+        labelled(phrase("Seed"), this.#seed),
+        labelled(phrase("Sample under the grammar"), this.#grammar),
       ),
       this.#noGrammar,
     );
@@ -75,7 +76,7 @@ export class SamplingForm {
 
 /** @param {import("./element.js").Attributes} attributes */
 function numberField(attributes) {
-  return element("input", { type: "number", placeholder: "server default", ...attributes });
+  return element("input", { type: "number", placeholder: phrase("server default"), ...attributes });
 }
 
 /** @param {HTMLInputElement} field */

@@ -5,14 +5,15 @@ import { copyText, saveText } from "./clipboard.js";
 import { button, element, fill, labelled, select } from "./element.js";
 import { LONGEST, pack, urlWith } from "./fragment.js";
 import { LatestCall } from "./latest-call.js";
+import { phrase } from "./words.js";
 
 /** @import { State } from "./state.js" */
 /** @import { Exported, ExportRequest } from "./wire.js" */
 
 const FORMATS = /** @type {const} */ ([
-  ["json", "Harmony JSON"],
-  ["python", "Python program"],
-  ["vector", "Test vector"],
+  ["json", phrase("Harmony JSON")],
+  ["python", phrase("Python program")],
+  ["vector", phrase("Test vector")],
 ]);
 
 /** Characters of a link from which on the dialog warns. */
@@ -26,7 +27,7 @@ export class ShareDialog {
   #exported = { name: "", text: "" };
   #link = element("input", { readonly: true, class: "code" });
   #linkNote = element("p", { class: "hint" });
-  #copyLink = button("Copy link", () => copyText(this.#link.value, "Link"), { class: "primary" });
+  #copyLink = button(phrase("Copy link"), () => copyText(this.#link.value, phrase("Link")), { class: "primary" });
   #text = element("textarea", { readonly: true, class: "code", rows: 14 });
   #problem = element("p", { class: "problem", role: "alert", hidden: true });
   #format;
@@ -52,22 +53,22 @@ export class ShareDialog {
   }
 
   #parts() {
-    const close = button("✕", () => this.#dialog.close(), { class: "icon", "aria-label": "Close" });
-    const title = element("h2", { id: "share-title" }, "Share");
+    const close = button("✕", () => this.#dialog.close(), { class: "icon", "aria-label": phrase("Close") });
+    const title = element("h2", { id: "share-title" }, phrase("Share"));
     return [
       element("div", { class: "dialog-head" }, title, close),
-      labelled("Link", this.#link),
+      labelled(phrase("Link"), this.#link),
       this.#linkNote,
       element("div", { class: "row-of-buttons" }, this.#copyLink),
       element("hr"),
-      labelled("Export", this.#format),
-      labelled("Content of the file", this.#text),
+      labelled(phrase("Export"), this.#format),
+      labelled(phrase("Content of the file"), this.#text),
       this.#problem,
       element(
         "div",
         { class: "row-of-buttons" },
-        button("Copy", () => copyText(this.#exported.text, this.#exported.name)),
-        button("Download", () => saveText(this.#exported.name, this.#exported.text)),
+        button(phrase("Copy"), () => copyText(this.#exported.text, this.#exported.name)),
+        button(phrase("Download"), () => saveText(this.#exported.name, this.#exported.text)),
       ),
     ];
   }
@@ -77,12 +78,15 @@ export class ShareDialog {
     const fits = packed.length <= LONGEST;
     this.#link.value = fits ? urlWith(packed, this.#tab()) : "";
     this.#copyLink.disabled = !fits;
-    const count = packed.length.toLocaleString("en");
-    const most = LONGEST.toLocaleString("en");
-    this.#linkNote.textContent = fits
-      ? `The link holds the conversation itself: ${count} characters after the #, which browsers send to no server.`
-      : `The conversation is too long for a link: it takes ${count} characters, of at most ${most}. Export it instead.`;
-    if (fits && packed.length > SENT) this.#linkNote.textContent += " Some programs do not accept links of this length.";
+    const count = packed.length;
+    const words = fits
+      ? phrase("The link holds the conversation itself: {count} characters after the #, which browsers send to no server.", { count })
+      : phrase("The conversation is too long for a link: it takes {count} characters, of at most {most}. Export it instead.", {
+          count,
+          most: LONGEST,
+        });
+    const isLong = fits && count > SENT;
+    this.#linkNote.textContent = isLong ? `${words} ${phrase("Some programs do not accept links of this length.")}` : words;
   }
 
   #export() {

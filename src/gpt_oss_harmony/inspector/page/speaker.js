@@ -2,6 +2,7 @@
 
 import { element } from "./element.js";
 import { colourOf } from "./rendering-view.js";
+import { phrase } from "./words.js";
 
 /**
  * @typedef {object} Speaker
@@ -27,7 +28,7 @@ export function classesOf({ role, channel }) {
  * @param {Speaker} speaker
  */
 export function wordsOf({ role, name, channel, recipient }) {
-  return [role, name, channel, recipient && `to ${recipient}`].filter(Boolean).join(" ");
+  return [role, name, channel, recipient && phrase("to {recipient}", { recipient })].filter(Boolean).join(" ");
 }
 
 /**
@@ -40,7 +41,7 @@ export function headingOf({ role, name, channel, recipient, content_type: type }
   return element(
     "div",
     { class: "heading" },
-    role === null ? element("em", {}, "no message") : element("strong", {}, role),
+    role === null ? element("em", {}, phrase("no message")) : element("strong", {}, role),
     name && element("span", { class: "author" }, name),
     channel && element("span", { class: "channel" }, channel),
     recipient && element("span", { class: "recipient" }, `→ ${recipient}`),

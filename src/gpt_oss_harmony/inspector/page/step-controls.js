@@ -6,13 +6,11 @@
  */
 
 import { button, element, labelled, select } from "./element.js";
+import { phrase } from "./words.js";
 
 /** Tokens per second while playing. */
 const SPEEDS = /** @type {const} */ ([
-  ["4", "4 per second"],
-  ["15", "15 per second"],
-  ["60", "60 per second"],
-  ["250", "250 per second"],
+  4, 15, 60, 250,
 ]);
 
 /**
@@ -36,29 +34,30 @@ export class StepControls {
   constructor(host, { onMove, mark }) {
     this.#onMove = onMove;
     this.#mark = mark;
-    this.#first = button("First", () => this.#stopAt(0), { title: "Home" });
-    this.#previous = button("Back", () => this.#stopAt(this.#place - 1), { title: "Left" });
-    this.#play = button("Play", () => this.#toggle(), { title: "Space", class: "play" });
-    this.#next = button("Next", () => this.#stopAt(this.#place + 1), { title: "Right" });
-    this.#last = button("Last", () => this.#stopAt(this.#count), { title: "End" });
+    this.#first = button(phrase("First"), () => this.#stopAt(0), { title: phrase("Key: Home") });
+    this.#previous = button(phrase("Back"), () => this.#stopAt(this.#place - 1), { title: phrase("Key: ←") });
+    this.#play = button(phrase("Play"), () => this.#toggle(), { title: phrase("Key: Space"), class: "play" });
+    this.#next = button(phrase("Next"), () => this.#stopAt(this.#place + 1), { title: phrase("Key: →") });
+    this.#last = button(phrase("Last"), () => this.#stopAt(this.#count), { title: phrase("Key: End") });
     this.#slider = element("input", {
       type: "range",
       min: 0,
-      "aria-label": "Tokens read",
+      "aria-label": phrase("Tokens read"),
       oninput: () => this.#stopAt(this.#slider.valueAsNumber),
     });
     this.#number = element("input", {
       type: "number",
       min: 0,
       inputmode: "numeric",
-      "aria-label": "Number of tokens read",
+      "aria-label": phrase("Number of tokens read"),
       onchange: () => this.#stopAt(this.#number.valueAsNumber || 0),
     });
     this.#total = element("span", { class: "total" });
+    const speeds = SPEEDS.map((count) => /** @type {const} */ ([String(count), phrase("{count} per second", { count })]));
     host.append(
       element(
         "div",
-        { class: "steps", role: "group", "aria-label": "Steps" },
+        { class: "steps", role: "group", "aria-label": phrase("Steps") },
         element(
           "div",
           { class: "step-buttons" },
@@ -71,8 +70,8 @@ export class StepControls {
         this.#slider,
         element("span", { class: "step-place" }, this.#number, this.#total),
         labelled(
-          "Speed",
-          select(SPEEDS, String(this.#perSecond), (value) => {
+          phrase("Speed"),
+          select(speeds, String(this.#perSecond), (value) => {
             this.#perSecond = Number(value);
           }),
         ),
@@ -106,7 +105,7 @@ export class StepControls {
     this.#count = count;
     this.#place = Math.min(place, count);
     this.#slider.max = this.#number.max = String(count);
-    this.#total.textContent = `of ${count.toLocaleString("en")} tokens`;
+    this.#total.textContent = phrase("of {count} tokens", { count });
     this.#draw();
   }
 
@@ -127,7 +126,7 @@ export class StepControls {
    * @param {string} words
    */
   describe(words) {
-    const where = `${this.#place} of ${this.#count} tokens`;
+    const where = phrase("{place} of {count} tokens", { place: this.#place, count: this.#count });
     this.#slider.setAttribute("aria-valuetext", words === "" ? where : `${where}, ${words}`);
   }
 
@@ -145,7 +144,7 @@ export class StepControls {
   pause() {
     cancelAnimationFrame(this.#playing);
     this.#playing = 0;
-    this.#play.textContent = "Play";
+    this.#play.textContent = phrase("Play");
   }
 
   /** @param {number} place */
@@ -160,7 +159,7 @@ export class StepControls {
       return;
     }
     if (this.#place === this.#count) this.move(0);
-    this.#play.textContent = "Pause";
+    this.#play.textContent = phrase("Pause");
     let last = performance.now();
     let owed = 0;
     /** @param {number} now */

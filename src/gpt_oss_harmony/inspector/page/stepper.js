@@ -4,7 +4,6 @@
  */
 
 import { ApiError, call } from "./api.js";
-import { counted } from "./counted.js";
 import { declaredTools } from "./declared-tools.js";
 import { button, element, fill, labelled, select } from "./element.js";
 import { exampleButtons, lesson } from "./lesson.js";
@@ -15,37 +14,41 @@ import { ReadingPanel } from "./reading-panel.js";
 import { SteppedView } from "./stepped-view.js";
 import { TabReader } from "./tab-reader.js";
 import { TokenInput } from "./token-input.js";
+import { counted, digits, listed, phrase, recoveryCount, tokenCount } from "./words.js";
 
 /** @import { State } from "./state.js" */
 /** @import { Problem } from "./problems.js" */
 /** @import { JsonObject, Parsing, Role } from "./wire.js" */
 
 const ROLES = /** @type {const} */ ([
-  ["assistant", "assistant (a completion)"],
-  ["", "none"],
+  ["assistant", phrase("assistant (a completion)")],
+  ["", phrase("none")],
   ["user", "user"],
   ["system", "system"],
   ["developer", "developer"],
   ["tool", "tool"],
 ]);
 
-const PLACEHOLDER = `Marked-up text:
+const PLACEHOLDER = `${phrase("Marked-up text:")}
 <|channel|>final<|message|>2 + 2 = 4.<|return|>
-or token ids: 200005, 17196, 200008`;
+${phrase("or token ids: {ids}", { ids: "200005, 17196, 200008" })}`;
 
-const LESSON =
+const LESSON = phrase(
   "Paste what a model wrote, as marked-up text or as token ids. Here you then see the messages that " +
-  "the tokens make, step by step. Damaged output is repaired, and each repair is marked at its token.";
+  "the tokens make, step by step. Damaged output is repaired, and each repair is marked at its token.",
+);
 
-const FORMAT = `<|channel|>analysis<|message|>the reasoning<|end|>
-<|start|>assistant<|channel|>final<|message|>the answer<|return|>`;
+const FORMAT = `<|channel|>analysis<|message|>${phrase("the reasoning")}<|end|>
+<|start|>assistant<|channel|>final<|message|>${phrase("the answer")}<|return|>`;
 
-const PLAIN =
+const PLAIN = phrase(
   "The text has no special tokens. If a model wrote it, it is damaged: the strict parser fails, and " +
-  "the lenient parser reads it as one message on the channel final.";
+  "the lenient parser reads it as one message on the channel final.",
+);
 
-const KEYS =
-  "← → by token, Page Up and Page Down by change of state, Home and End to the ends, Space to play";
+const KEYS = phrase(
+  "← → by token, Page Up and Page Down by change of state, Home and End to the ends, Space to play",
+);
 
 /** Problems that are listed; all of them are marked at their tokens. */
 const LISTED = 200;
@@ -75,16 +78,16 @@ export class StepperTab {
   constructor(host, state) {
     this.#state = state;
     this.#reader = new TabReader(host, (signal) => this.#parse(signal));
-    const form = element("section", { class: "pane given", "aria-label": "Tokens to read" });
+    const form = element("section", { class: "pane given", "aria-label": phrase("Tokens to read") });
     this.#input = new TokenInput(
       form,
       {
-        label: "Tokens or text",
+        label: phrase("Tokens or text"),
         placeholder: PLACEHOLDER,
         onInput: (text) => this.#state.set({ input: text }),
         onError: (message) => this.#reader.tell(message),
       },
-      button("Prompt of the conversation", () => this.#takePrompt()),
+      button(phrase("Prompt of the conversation"), () => this.#takePrompt()),
     );
     this.#tools = element("input", {
       type: "text",
@@ -98,14 +101,14 @@ export class StepperTab {
         "div",
         { class: "fields" },
         labelled(
-          "Role",
+          phrase("Role"),
           select(ROLES, this.#role, (value) => {
             this.#role = value;
             this.#reader.change();
           }),
-          "The author of the first message, if the input does not begin with <|start|>.",
+          phrase("The author of the first message, if the input does not begin with <|start|>."),
         ),
-        labelled("Tools", this.#tools, "Empty: the tools that the conversation declares."),
+        labelled(phrase("Tools"), this.#tools, phrase("Empty: the tools that the conversation declares.")),
       ),
       this.#reader.problem,
       this.#status,
@@ -113,25 +116,25 @@ export class StepperTab {
 
     this.#results = element("section", {
       class: "stepped",
-      "aria-label": "What the parser reads",
+      "aria-label": phrase("What the parser reads"),
       hidden: true,
     });
     this.#stepped = new SteppedView(this.#results, host, {
-      label: "Stream",
+      label: phrase("Stream"),
       keys: KEYS,
       onPlace: (place) => this.#show(place),
       mark: (place, forward) => this.#changeFrom(place, forward),
     });
-    this.#recoveries = element("section", { class: "recoveries", "aria-label": "Recoveries" });
+    this.#recoveries = element("section", { class: "recoveries", "aria-label": phrase("Recoveries") });
     const readings = element("div", { class: "readings" });
-    this.#strict = new ReadingPanel(readings, "Strict");
-    this.#lenient = new ReadingPanel(readings, "Lenient");
+    this.#strict = new ReadingPanel(readings, phrase("Strict"), phrase("Messages of the strict parser"));
+    this.#lenient = new ReadingPanel(readings, phrase("Lenient"), phrase("Messages of the lenient parser"));
     this.#results.append(readings);
     form.append(this.#recoveries);
     const format = element("pre", {}, FORMAT);
-    this.#lesson = lesson("Read a model's output", LESSON, format, ...exampleButtons(state, "tokens"));
+    this.#lesson = lesson(phrase("Read a model's output"), LESSON, format, ...exampleButtons(state, "tokens"));
     const second = element("div", { class: "pane" }, this.#lesson, this.#results);
-    this.#panes = new Panes({ title: "Input", pane: form }, { title: "Messages", pane: second }, 1);
+    this.#panes = new Panes({ title: phrase("Input"), pane: form }, { title: phrase("Messages"), pane: second }, 1);
     host.append(this.#panes.node);
     state.subscribe((_, changed) => {
       const matters = ["input", "source", "form"];
@@ -166,7 +169,7 @@ export class StepperTab {
     }
     const role = this.#role === "" ? null : /** @type {Role} */ (this.#role);
     const declared = await this.#declaredTools(signal);
-    this.#tools.placeholder = declared.length === 0 ? "none declared" : declared.join(", ");
+    this.#tools.placeholder = declared.length === 0 ? phrase("none declared") : declared.join(", ");
     const written = this.#tools.value.split(/[\s,]+/).filter(Boolean);
     const tools = written.length === 0 ? declared : written;
     this.#take(await call("parse", { input, role, tools }, signal), tools);
@@ -210,7 +213,7 @@ export class StepperTab {
     this.#count = count;
     const differing = differingMessages(strict, lenient);
     this.#setEmpty(false);
-    this.#panes.result = `Messages ${lenient.messages.length}`;
+    this.#panes.result = `${phrase("Messages")} ${digits(lenient.messages.length)}`;
     this.#strict.take(strict, count, differing);
     this.#lenient.take(lenient, count, differing);
     const { spans, rows } = layoutOf(lenient, count);
@@ -224,7 +227,7 @@ export class StepperTab {
       this.#stepped.view.decorate(position, className, note);
     }
     this.#listProblems(problems, isPlain);
-    this.#status.textContent = isPlain ? `${counted(count, "token")} of plain text.` : statusOf(parsing, differing);
+    this.#status.textContent = isPlain ? counted(count, "{count} token of plain text.", "{count} tokens of plain text.") : statusOf(parsing, differing);
     this.#show(count);
   }
 
@@ -241,15 +244,15 @@ export class StepperTab {
     }
     fill(
       this.#recoveries,
-      element("h2", {}, "Problems"),
+      element("h2", {}, phrase("Problems")),
       element("ul", {}, ...problems.slice(0, LISTED).map((problem) => this.#problemItem(problem))),
-      left > 0 && element("p", { class: "hint" }, `and ${left.toLocaleString("en")} more`),
+      left > 0 && element("p", { class: "hint" }, phrase("and {count} more", { count: left })),
     );
   }
 
   /** @param {Problem} problem */
   #problemItem({ position, kind, words, text = "", original, className }) {
-    const where = position < this.#count ? `Token ${position}` : "End";
+    const where = position < this.#count ? phrase("Token {position}", { position: String(position) }) : phrase("End");
     return element(
       "li",
       { class: className },
@@ -289,13 +292,14 @@ export class StepperTab {
  * @param {ReadonlySet<number>} differing the messages that the parsers read in different ways
  */
 function statusOf({ tokens, strict, lenient }, differing) {
-  const agrees = differing.size === 0 ? "reads them all" : "reads other messages";
-  const counts = [
-    counted(tokens.ids.length, "token"),
-    counted(lenient.messages.length, "message"),
-    counted(lenient.recoveries.length, "recovery", "recoveries"),
-  ];
-  return `${counts.join(", ")}; the strict parser ${strict.error === null ? agrees : "fails"}.`;
+  const counts = listed([
+    tokenCount(tokens.ids.length),
+    counted(lenient.messages.length, "{count} message", "{count} messages"),
+    recoveryCount(lenient.recoveries.length),
+  ]);
+  if (strict.error !== null) return phrase("{counts}; the strict parser fails.", { counts });
+  if (differing.size > 0) return phrase("{counts}; the strict parser reads other messages.", { counts });
+  return phrase("{counts}; the strict parser reads them all.", { counts });
 }
 
 /**

@@ -1,9 +1,11 @@
 /** Light, dark, or as the system has it; `theme.js` applies what was chosen before. */
 
 import { button, element } from "./element.js";
+import { phrase } from "./words.js";
 
 const KEY = "harmony-inspector-theme";
 const CHOICES = /** @type {const} */ (["auto", "light", "dark"]);
+const NAMES = { auto: phrase("auto"), light: phrase("light"), dark: phrase("dark") };
 
 /** @returns {HTMLButtonElement} a button that goes from one choice to the next */
 export function themeSwitch() {
@@ -31,5 +33,5 @@ function chosen() {
 }
 
 function words() {
-  return `Theme: ${chosen()}`;
+  return phrase("Theme: {theme}", { theme: NAMES[chosen()] });
 }

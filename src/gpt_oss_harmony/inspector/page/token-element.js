@@ -2,6 +2,7 @@
 
 import { element } from "./element.js";
 import { isSpecial, nameOf, piecesOf } from "./token-text.js";
+import { phrase } from "./words.js";
 
 /** @typedef {{ className: string, title: string }} Note */
 
@@ -43,8 +44,8 @@ export function tokenElement(index, id, raw, text, part) {
 
 /** @param {Part} part */
 function nameOfPart({ bytes, character, number, count }) {
-  if (count === 1) return `bytes ${bytes}`;
-  return `part ${number} of ${count} of ${character.trim()}, bytes ${bytes}`;
+  if (count === 1) return phrase("bytes {bytes}", { bytes });
+  return phrase("part {number} of {count} of {character}, bytes {bytes}", { number, count, character: character.trim(), bytes });
 }
 
 /**

@@ -1,6 +1,7 @@
 /** A place to write token ids or marked-up text, or to drop a file with them. */
 
 import { button, element, labelled } from "./element.js";
+import { phrase } from "./words.js";
 
 /** What the server reads at most, less than what stands around it. */
 const MAX_BYTES = 15 * 1024 * 1024;
@@ -41,13 +42,13 @@ export class TokenInput {
         if (file.files?.[0]) this.#take(file.files[0]);
         file.value = "";
       },
-      "aria-label": "File",
+      "aria-label": phrase("File"),
     });
     const field = element(
       "div",
       { class: "token-input" },
       labelled(options.label, this.#area),
-      element("div", { class: "row-of-buttons" }, button("Open a file", () => file.click()), ...buttons),
+      element("div", { class: "row-of-buttons" }, button(phrase("Open a file"), () => file.click()), ...buttons),
       file,
     );
     field.addEventListener("dragover", (event) => this.#dragged(event, field));
@@ -92,7 +93,7 @@ export class TokenInput {
   /** @param {File} file */
   async #take(file) {
     if (file.size > MAX_BYTES) {
-      this.#options.onError(`${file.name} is too large: the server reads 16 MiB at most`);
+      this.#options.onError(phrase("{name} is too large: the server reads 16 MiB at most", { name: file.name }));
       return;
     }
     this.text = (await file.text()).replace(/\r?\n$/, "");

@@ -5,10 +5,12 @@
  */
 
 import { button, element, labelled } from "./element.js";
+import { phrase } from "./words.js";
 
 const BOUNDARIES = "harmony-inspector-boundaries";
 const IDS = "harmony-inspector-ids";
 const CHOICES = /** @type {const} */ (["tint", "lines", "none"]);
+const NAMES = { tint: phrase("tint"), lines: phrase("lines"), none: phrase("none") };
 
 const root = document.documentElement;
 
@@ -21,19 +23,19 @@ const changes = new EventTarget();
  * @returns {HTMLElement[]}
  */
 export function tokenLooks() {
-  const buttons = CHOICES.map((choice) => button(choice, () => setBoundaries(choice)));
+  const buttons = CHOICES.map((choice) => button(NAMES[choice], () => setBoundaries(choice), { "data-choice": choice }));
   const ids = element("input", { type: "checkbox", onchange: () => setIds(ids.checked) });
   const show = () => {
     const chosen = root.dataset.boundaries ?? "tint";
-    for (const made of buttons) made.setAttribute("aria-pressed", String(made.textContent === chosen));
+    for (const made of buttons) made.setAttribute("aria-pressed", String(made.dataset.choice === chosen));
     ids.checked = "ids" in root.dataset;
   };
   changes.addEventListener("change", show);
   show();
-  const group = { class: "segmented", role: "group", "aria-label": "Boundaries of tokens" };
+  const group = { class: "segmented", role: "group", "aria-label": phrase("Boundaries of tokens") };
   const boundaries = element("div", group, ...buttons);
-  const words = element("span", { class: "label", "aria-hidden": "true" }, "Boundaries");
-  return [element("div", { class: "field" }, words, boundaries), labelled("Token ids", ids)];
+  const words = element("span", { class: "label", "aria-hidden": "true" }, phrase("Boundaries"));
+  return [element("div", { class: "field" }, words, boundaries), labelled(phrase("Token ids"), ids)];
 }
 
 /** @param {(typeof CHOICES)[number]} choice */

@@ -6,6 +6,7 @@
  */
 
 import { element } from "./element.js";
+import { counted, phrase } from "./words.js";
 
 /** @import { Tokens } from "./wire.js" */
 
@@ -91,7 +92,7 @@ export function visible(text) {
  * @returns {string | null}
  */
 export function nameOf(id, text) {
-  if (isSpecial(id)) return `special token ${text ?? id}`;
+  if (isSpecial(id)) return phrase("special token {token}", { token: text ?? String(id) });
   if (text === null) return null;
   if (COMBINING.test(text)) return [...text].map(codePointOf).join(" ");
   if (text.trim() !== "" && !MARKED.test(text)) return null;
@@ -140,9 +141,9 @@ export function decodeRuns(tokens, from, decoded) {
  * @param {string} piece
  */
 function wordFor(piece) {
-  if (piece === "\n") return "line break";
-  if (piece === "\t") return "tab character";
-  if (/^ +$/.test(piece)) return piece.length === 1 ? "space" : `${piece.length} spaces`;
+  if (piece === "\n") return phrase("line break");
+  if (piece === "\t") return phrase("tab character");
+  if (/^ +$/.test(piece)) return counted(piece.length, "space", "{count} spaces");
   return MARKED.test(piece) ? codePointOf(piece) : piece.trim();
 }
 

@@ -16,6 +16,7 @@ import { copyTokens } from "./token-copy.js";
 import { indexOf, setMarked, setNotes, setShade, tokenElement, tokensIn } from "./token-element.js";
 import { keyTarget } from "./token-keys.js";
 import { decodeRuns } from "./token-text.js";
+import { phrase } from "./words.js";
 
 /** @import { Note, Part } from "./token-element.js" */
 /** @import { Tokens } from "./wire.js" */
@@ -614,7 +615,7 @@ function near() {
  * @returns {Row}
  */
 function wholeRow(end) {
-  return { start: 0, end, className: "", label: "tokens" };
+  return { start: 0, end, className: "", label: phrase("tokens") };
 }
 
 /**

@@ -1,7 +1,18 @@
 /** The figures of a turn: its tokens, the time to the first token, and tokens per second. */
 
-import { counted } from "./counted.js";
 import { element, fill } from "./element.js";
+import { digits, phrase, tokenCount } from "./words.js";
+
+/** @typedef {keyof typeof STATES} TurnState */
+
+const STATES = {
+  waiting: phrase("waiting"),
+  sampling: phrase("sampling"),
+  stop: phrase("stop"),
+  length: phrase("length"),
+  stopped: phrase("stopped"),
+  "broken off": phrase("broken off"),
+};
 
 export class TurnFigures {
   #host;
@@ -31,23 +42,23 @@ export class TurnFigures {
     this.#draw("sampling");
   }
 
-  /** @param {string} how the turn has ended */
+  /** @param {TurnState} how the turn has ended */
   end(how) {
     this.#draw(how);
   }
 
-  /** @param {string} state */
+  /** @param {TurnState} state */
   #draw(state) {
     const seconds = (this.#last - this.#first) / 1000;
     // The first token shows how long the prompt takes, and not how fast the model is.
     const rate = this.#count > 1 && seconds > 0 ? (this.#count - 1) / seconds : null;
     const wait = this.#count === 0 ? null : this.#first - this.#sent;
     const figures = /** @type {const} */ ([
-      ["Prompt", counted(this.#promptTokens, "token")],
-      ["Sampled", counted(this.#count, "token")],
-      ["Time to first token", wait === null ? "–" : `${Math.round(wait).toLocaleString("en")} ms`],
-      ["Tokens per second", rate === null ? "–" : rate.toFixed(rate < 10 ? 1 : 0)],
-      ["State", state],
+      [phrase("Prompt"), tokenCount(this.#promptTokens)],
+      [phrase("Sampled"), tokenCount(this.#count)],
+      [phrase("Time to first token"), wait === null ? "–" : phrase("{time} ms", { time: Math.round(wait) })],
+      [phrase("Tokens per second"), rate === null ? "–" : rateOf(rate)],
+      [phrase("State"), STATES[state]],
     ]);
     fill(
       this.#host,
@@ -56,4 +67,10 @@ export class TurnFigures {
       ),
     );
   }
+}
+
+/** @param {number} rate */
+function rateOf(rate) {
+  const places = rate < 10 ? 1 : 0;
+  return digits(rate, { minimumFractionDigits: places, maximumFractionDigits: places, useGrouping: false });
 }

@@ -7,17 +7,23 @@ import { element, fill, labelled } from "./element.js";
 import { messageCard, messageText, openCard } from "./message-card.js";
 import { cutMessage } from "./reading.js";
 import { layoutOf } from "./reading-layout.js";
-import { POINT } from "./token-detail.js";
+import { isTapped } from "./token-detail.js";
 import { tokenLooks } from "./token-looks.js";
 import { visible } from "./token-text.js";
 import { TokenView } from "./token-view.js";
 import { TurnFigures } from "./turn-figures.js";
+import { digits, phrase } from "./words.js";
 
 /** @import { SampledToken } from "./wire.js" */
+/** @import { TurnState } from "./turn-figures.js" */
 /** @import { Row, Span } from "./token-view.js" */
 /** @import { Parsing, Tokens } from "./wire.js" */
 
 /** @typedef {{ spans: Span[], rows: Row[], count: number }} Layout */
+
+const HINT = isTapped
+  ? phrase("Tap a token to see its probability and the likeliest tokens.")
+  : phrase("Point at a token or use the arrow keys to see its probability and the likeliest tokens.");
 
 /** Pixels: who has scrolled so near to the end wants to see what comes. */
 const NEAR_END = 40;
@@ -48,7 +54,7 @@ export class TurnView {
     this.#cards = cards;
     const view = element("div", { class: "tokens" });
     this.#view = new TokenView(view, {
-      label: "Answer",
+      label: phrase("Answer"),
       onChoose: (index) => this.#choose(index),
       onPoint: (index) => this.#describe(index ?? this.#chosen),
     });
@@ -61,10 +67,10 @@ export class TurnView {
     const legend = element(
       "span",
       { class: "shade-legend" },
-      ...["100 %", "10 %", "1 %"].map((words, position) => swatch(words, position / 2)),
-      " or less likely",
+      ...[100, 10, 1].map((value, position) => swatch(phrase("{value} %", { value }), position / 2)),
+      phrase(" or less likely"),
     );
-    const shading = labelled("Shade by probability", this.#shading);
+    const shading = labelled(phrase("Shade by probability"), this.#shading);
     const switches = element("div", { class: "switches" }, shading, legend, ...tokenLooks());
     host.append(
       element("div", { class: "pane-head" }, this.#numbers, switches),
@@ -104,7 +110,7 @@ export class TurnView {
   /**
    * The turn is over: show all of it, and what was repaired where.
    *
-   * @param {string} how it has ended
+   * @param {TurnState} how it has ended
    * @param {Parsing} parsing of all its tokens
    */
   end(how, parsing) {
@@ -165,16 +171,15 @@ export class TurnView {
   #describe(index) {
     const token = index === null ? undefined : this.#sampled[index];
     if (index === null || token === undefined) {
-      const hint = `${POINT} to see its probability and the likeliest tokens.`;
-      fill(this.#detail, element("span", { class: "hint" }, hint));
+      fill(this.#detail, element("span", { class: "hint" }, HINT));
       return;
     }
     const pairs = /** @type {const} */ ([
-      ["token", String(index)],
-      ["id", String(token.id)],
-      ["text", token.text === null ? `bytes ${token.bytes}` : visible(token.text)],
-      ["probability", percent(token.logprob)],
-      ["likeliest", likeliestOf(token)],
+      [phrase("token"), digits(index)],
+      [phrase("id"), String(token.id)],
+      [phrase("text"), token.text === null ? phrase("bytes {bytes}", { bytes: token.bytes }) : visible(token.text)],
+      [phrase("probability"), percent(token.logprob)],
+      [phrase("likeliest"), likeliestOf(token)],
     ]);
     fill(
       this.#detail,
@@ -233,8 +238,9 @@ function shadeOf(logprob) {
 /** @param {number} logprob */
 function percent(logprob) {
   const value = Math.exp(logprob) * 100;
-  if (value < 0.001) return "< 0.001 %";
-  return `${value.toPrecision(value >= 99.95 ? 4 : 3)} %`;
+  const places = value >= 99.95 ? 4 : 3;
+  if (value < 0.001) return `< ${phrase("{value} %", { value: 0.001 })}`;
+  return phrase("{value} %", { value: digits(value, { minimumSignificantDigits: places, maximumSignificantDigits: places }) });
 }
 
 /** @param {SampledToken} token */

@@ -2,6 +2,7 @@
 
 import { button, element } from "./element.js";
 import { EXAMPLES } from "./examples.js";
+import { phrase } from "./words.js";
 
 /** @import { Example } from "./examples.js" */
 /** @import { State } from "./state.js" */
@@ -25,21 +26,21 @@ export function welcome(state, begin) {
     localStorage.setItem(KEY, "yes");
     made.remove();
   };
-  const attributes = { class: "icon quiet", "aria-label": "Close the welcome", title: "Close" };
+  const attributes = { class: "icon quiet", "aria-label": phrase("Close the welcome"), title: phrase("Close") };
   const made = element(
     "section",
-    { class: "welcome", "aria-label": "Welcome" },
+    { class: "welcome", "aria-label": phrase("Welcome") },
     element(
       "p",
       {},
-      element("strong", {}, "See what gpt-oss reads and writes. "),
-      element("span", {}, "Write a conversation, and its tokens appear as you type. "),
-      "Paste JSON, token ids or text anywhere on this page, or begin with an example. ",
-      element("span", {}, "Nothing leaves this machine."),
+      element("strong", {}, phrase("See what gpt-oss reads and writes. ")),
+      element("span", {}, phrase("Write a conversation, and its tokens appear as you type. ")),
+      phrase("Paste JSON, token ids or text anywhere on this page, or begin with an example. "),
+      element("span", {}, phrase("Nothing leaves this machine.")),
     ),
     element(
       "div",
-      { class: "row-of-buttons", role: "group", "aria-label": "Begin with" },
+      { class: "row-of-buttons", role: "group", "aria-label": phrase("Begin with") },
       ...EXAMPLES.flatMap((example) => {
         const { purpose, kind } = example;
         const choose = () => {

@@ -1,0 +1,45 @@
+/** The language of the page's words: what is chosen is kept in the browser, and the page starts anew. */
+
+import { announce } from "./clipboard.js";
+import { element } from "./element.js";
+import { readJson } from "./json.js";
+import { language, LANGUAGE_KEY, LANGUAGES, phrase } from "./words.js";
+
+/** @import { State } from "./state.js" */
+
+const CARRIED = "harmony-inspector-document";
+
+/**
+ * Make the list of languages.
+ *
+ * @param {State} state
+ * @returns {HTMLSelectElement}
+ */
+export function languageSwitch(state) {
+  const options = Object.entries(LANGUAGES).map(([value, name]) => element("option", { value, lang: value }, name));
+  const made = element("select", { class: "language", "aria-label": phrase("Language"), value: language }, ...options);
+  made.addEventListener("change", () => {
+    try {
+      // The address may be too short for the document.
+      sessionStorage.setItem(CARRIED, JSON.stringify(state.toJSON()));
+    } catch {
+      made.value = language;
+      announce(phrase("The conversation is too long to be kept while the page starts anew. Share saves it."));
+      return;
+    }
+    localStorage.setItem(LANGUAGE_KEY, made.value);
+    location.reload();
+  });
+  return made;
+}
+
+/**
+ * Take the document that was on the page when its language changed; null if there is none.
+ *
+ * @returns {unknown}
+ */
+export function carriedDocument() {
+  const text = sessionStorage.getItem(CARRIED);
+  sessionStorage.removeItem(CARRIED);
+  return text === null ? null : readJson(text);
+}
