@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from starlette.websockets import WebSocketDisconnect
 
 from gpt_oss_harmony.server.logs import announce, configure_logs
 from gpt_oss_harmony.server.store import StoreError
@@ -139,6 +140,12 @@ def test_a_websocket_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
             answer(socket, input="hi")
     (line,) = requests(written)
     assert (line["request_id"], line["status"], line["route"]) == ("proxy-7", 101, PATH)
+
+
+def test_a_websocket_that_was_not_accepted_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    with logged(monkeypatch) as written, serving() as client, pytest.raises(WebSocketDisconnect):
+        client.websocket_connect("/v1/models").__enter__()
+    assert [line["status"] for line in requests(written)] == [403]
 
 
 def test_nothing_that_was_said_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -264,6 +264,7 @@ NO_HANDSHAKES = {
     "chunks": b"GET / HTTP/1.1\r\n" + UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "a long address": b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n" + UPGRADE + b"\r\n",
     "many headers": b"GET / HTTP/1.1\r\n" + UPGRADE + b"A: b\r\n" * 200 + b"\r\n",
+    "a key in Latin-1": b"GET / HTTP/1.1\r\n" + UPGRADE + b"Sec-WebSocket-Key: \xe9\r\n\r\n",
     "no key": b"GET / HTTP/1.1\r\n" + UPGRADE + b"\r\n",
 }
 

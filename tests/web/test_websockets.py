@@ -149,3 +149,12 @@ def test_the_end_of_a_large_message_waits_for_a_turn(monkeypatch: pytest.MonkeyP
         client.sendall(large)
         assert b"found 'no such event'" in client.recv(1 << 16)
     assert max(parsed) > 1_000_000
+
+
+def test_a_text_that_is_no_unicode_is_no_error_of_the_server(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with serving(ScriptedEngine()) as url, connected(url) as client:
+        client.sendall(frame(b"\xff"))
+        assert client.recv(100).endswith((1007).to_bytes(2, "big"))
+    assert [record.getMessage() for record in caplog.records] == []

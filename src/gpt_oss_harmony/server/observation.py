@@ -56,7 +56,9 @@ class RequestObserver:
         async def observed_send(message: Message) -> None:
             nonlocal status
             kind = message["type"]
-            if kind in _STARTS:
+            if kind == "websocket.close" and status != _SWITCHED:
+                status = 403  # what uvicorn answers where nothing was accepted
+            elif kind in _STARTS:
                 status = message.get("status", _SWITCHED)  # accepted WebSockets have none
                 sent = MutableHeaders(scope=message)
                 sent.update(_own_headers(scope, request_id, sent.get(IGNORED_HEADER)))

@@ -18,7 +18,10 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-_DENIED = "ASGI callable returned without completing handshake."
+_OF_CLIENTS = {
+    "ASGI callable returned without completing handshake.",
+    "Invalid UTF-8 sequence received from client.",
+}
 _LATE = b"the request did not end in time\n"
 
 
@@ -49,12 +52,12 @@ class HttpConfig(uvicorn.Config):
             app, http=_TimedProtocol, ws=ws, log_level="warning", server_header=False, **options
         )
         self.times = times or RequestTimes()
-        logging.getLogger("uvicorn.error").addFilter(_is_no_denial)
+        logging.getLogger("uvicorn.error").addFilter(_is_of_the_server)
 
 
-def _is_no_denial(record: logging.LogRecord) -> bool:
-    """Return False for the error that uvicorn logs after each WebSocket that was refused."""
-    return record.msg != _DENIED
+def _is_of_the_server(record: logging.LogRecord) -> bool:
+    """Return False for what uvicorn calls an error after a client was refused by a WebSocket."""
+    return record.msg not in _OF_CLIENTS
 
 
 class _Connection(h11.Connection):

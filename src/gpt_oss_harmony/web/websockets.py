@@ -16,6 +16,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
 
 _PIECE = 512  # bytes, of which at most 85 are frames; what is left of a frame comes as a whole
 _TURN_SECONDS = 0.004  # of all connections together, before the event loop does other work
@@ -59,8 +60,13 @@ class PacedWebSocket(WebSocketsSansIOProtocol):
             self.transport.pause_reading()
         _turns(self.loop).add(self)
 
+    def handle_connect(self, event: Request) -> None:
+        """Begin a handshake, unless its key is no ASCII: an exception in websockets, and a 500."""
+        if all(map(str.isascii, event.headers.get_all("Sec-WebSocket-Key"))):
+            super().handle_connect(event)
+
     def _refuse(self) -> None:
-        """Answer a request that HTTP allows and a handshake does not; websockets waits for ever.
+        """Answer what is a request and no handshake; websockets would wait for ever.
 
         The request came as a whole, from uvicorn's HTTP connection, which has no more part in it.
         """
