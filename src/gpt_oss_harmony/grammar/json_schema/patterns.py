@@ -35,6 +35,7 @@ SIZE_LIMIT = 20_000
 
 _ESCAPED_CATEGORIES = "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in UNWRITABLE[:4])
 _LONG = 400
+_NAME_LENGTH = 100
 _SMALL = 8
 _NOTHING = Alternatives(())
 _EMPTY = Sequence(())
@@ -96,8 +97,15 @@ def pattern_accepts(pattern: str, text: str) -> bool:
     >>> pattern_accepts("^(a+)+$", "aaab")
     False
     """
-    node = read_pattern(pattern)
-    return bool(_ends(node, text, set(range(len(text) + 1))))
+    return (_accepts_name if len(text) <= _NAME_LENGTH else _accepts)(pattern, text)
+
+
+def _accepts(pattern: str, text: str) -> bool:
+    return bool(_ends(read_pattern(pattern), text, set(range(len(text) + 1))))
+
+
+# The same names of properties meet the same patterns in many states. Longer texts would fill memory.
+_accepts_name = cached(maxsize=4096)(_accepts)
 
 
 @cached(maxsize=4096)
@@ -273,8 +281,6 @@ def _code_text(code: int) -> str:
 
 def _ends(node: Node, text: str, starts: set[int]) -> set[int]:
     """Return the places where the node can end if it starts at one of `starts`."""
-    if not starts:
-        return starts  # most texts fail at the first character of a long pattern
     spend(1 + len(starts) // 2)
     if isinstance(node, Characters):
         return {start + 1 for start in starts if start < len(text) and node.include(text[start])}
@@ -282,6 +288,8 @@ def _ends(node: Node, text: str, starts: set[int]) -> set[int]:
         return starts & {0 if node.start else len(text)}
     if isinstance(node, Sequence):
         for part in node.parts:
+            if not starts:  # most texts differ from a long pattern in their first characters
+                break
             starts = _ends(part, text, starts)
         return starts
     if isinstance(node, Alternatives):
