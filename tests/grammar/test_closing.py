@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -201,18 +202,23 @@ def test_a_text_in_a_format_is_completed(name: str) -> None:
     assert len(found) < 30
 
 
+@functools.cache
+def opening_tokens() -> np.ndarray[Any, Any]:
+    """Return tokens that open or begin values."""
+    texts = enumerate(load_vocabulary())
+    return np.array([token for token, text in texts if set(text) & set(b'[{,"')][:800])
+
+
 def opened(matcher: ClosingMatcher, seed: int) -> list[int]:
     """Sample tokens that open as much as possible, every other time."""
-    choices, tokens = random.Random(seed), list[int]()
-    vocabulary = load_vocabulary()
-    openers = [index for index, text in enumerate(vocabulary) if set(text) & set(b'[{,"')][:800]
+    choices, tokens, openers = random.Random(seed), list[int](), opening_tokens()
     while not matcher.is_finished:
-        mask = matcher.bitmask()
-        wanted = [token for token in openers if mask[token >> 3] >> (token & 7) & 1]
-        if not wanted or choices.random() < 0.5:
-            byte = choices.choice([index for index, bits in enumerate(mask) if bits])
-            wanted = [8 * byte + bit for bit in range(8) if mask[byte] >> bit & 1]
-        tokens.append(choices.choice(wanted))
+        mask = np.frombuffer(matcher.bitmask(), np.uint8)
+        wanted = openers[mask[openers >> 3] >> (openers & 7) & 1 > 0]
+        if not wanted.size or choices.random() < 0.5:
+            byte = int(choices.choice(np.flatnonzero(mask)))
+            wanted = np.array([8 * byte + bit for bit in range(8) if mask[byte] >> bit & 1])
+        tokens.append(int(choices.choice(wanted)))
         assert matcher.accept(tokens[-1])
     return tokens
 
