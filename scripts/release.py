@@ -205,7 +205,7 @@ def _try_everywhere(
                 programs = home / ("Scripts" if sys.platform == "win32" else "bin")
                 names = [f"{_distribution(wheel)}=={version}" for wheel in wheels]
                 _install(tool, programs, address, *names)
-                said = try_installation(programs, version, home)
+                said = try_installation(programs, version, clone, home)
                 run_readme(programs, clone)
                 if tool == "pip":
                     _install(tool, programs, address, f"gpt-oss-harmony[test]=={version}")
@@ -291,13 +291,14 @@ sys.exit(failed)"""
     return f"{counted[-1]} of the core's quick tests"
 
 
-def try_installation(programs: Path, version: str, folder: Path) -> str:
+def try_installation(programs: Path, version: str, clone: Path, folder: Path) -> str:
     """Try the installed distributions in a folder: the command, the drop-in, the kit's score."""
     if (printed := _run(programs / "harmony", "--version").strip()) != f"harmony {version}":
         raise ValueError(f"the installed command prints {printed!r} as its version")
     code = "import openai_harmony, gpt_oss_harmony as ours; assert openai_harmony.Role is ours.Role"
     _run(programs / "python", "-c", code, cwd=folder)
-    adapter = shutil.copy(PACKAGES["gpt_oss_harmony_conformance"] / "adapters" / "ours.py", folder)
+    adapters = clone / "packages" / "conformance" / "adapters"
+    adapter = shutil.copy(adapters / "ours.py", folder)
     run = ("run", "--command", f"{programs / 'python'} {adapter}", "--level", "format")
     _run(programs / "harmony-conformance", *run, "--output", folder / "report.json", cwd=folder)
     counts = json.loads((folder / "report.json").read_text("utf-8"))["counts"]

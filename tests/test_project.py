@@ -214,7 +214,7 @@ def test_what_is_checked_is_the_commit_of_the_tag(
 def test_the_installed_distributions_pass_the_conformance_kit(tmp_path: Path) -> None:
     pytest.importorskip("openai_harmony", reason="needs the four distributions")
     programs = Path(sys.executable).parent
-    score = RELEASE["try_installation"](programs, RELEASE["version_of"](ROOT), tmp_path)
+    score = RELEASE["try_installation"](programs, RELEASE["version_of"](ROOT), ROOT, tmp_path)
     assert re.fullmatch(r"passes (\d+) of \1 cases of the conformance kit's level format", score)
 
 
