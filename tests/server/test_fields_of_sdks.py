@@ -626,6 +626,8 @@ NAMED: list[tuple[str, dict[str, Any], str]] = [
     ("responses", {"prompt_cache_retention": "24h"}, "prompt_cache_retention"),
     ("responses", {"tools": [{"type": "web_search", "search_context_size": "low"}]},
      "tools[].search_context_size"),
+    ("responses", {"input": [{"type": "reasoning", "summary": [{"text": "a", "zz": 1,
+      "type": "summary_text"}]}]}, "input[].summary[].zz"),
     ("chat", {"service_tier": "priority"}, "service_tier"),
     ("chat", {"messages": [{"role": "system", "content": "a", "name": "b"}]}, "messages[].name"),
     ("messages", {"system": [{"type": "text", "text": "a", "cache_control": {"ttl": "5m"}}]},

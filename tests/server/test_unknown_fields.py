@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from typing import Any
 
@@ -125,6 +126,34 @@ def test_they_can_be_refused() -> None:
         "code": "unknown_parameter",
     }
     assert right.status_code == 200
+
+
+FILE_PARTS: dict[str, Any] = {
+    "chat": {"type": "file", "file": {}},
+    "responses": {"type": "input_file"},
+    "messages": {"type": "document", "source": {"type": "file"}},
+}
+
+
+@pytest.mark.parametrize("api", PATHS)
+def test_the_id_of_a_file_is_read(api: str) -> None:
+    with serving(FINAL, unknown_fields="refuse") as client:
+        sent = {"file": ("a.txt", b"hello")}
+        file = client.post("/v1/files", files=sent, data={"purpose": "user_data"}).json()
+        part = copy.deepcopy(FILE_PARTS[api])
+        part.get("file", part.get("source", part))["file_id"] = file["id"]
+        messages = [{"role": "user", "content": [part]}]
+        body = {next(iter(BODIES[api])): messages}
+        answer = client.post(PATHS[api], json=body)
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("path", ["/load_model", "/api/show"])
+def test_of_what_names_a_model(path: str) -> None:
+    with serving() as client:
+        name = client.get("/v1/models").json()["data"][0]["id"]
+        answer = client.post(path, json={"model": name, "temprature": 0})
+    assert answer.headers["harmony-ignored"] == "temprature"
 
 
 def test_over_a_websocket() -> None:

@@ -178,6 +178,7 @@ def _file_text(part: JsonField) -> str | None:
         text = base64.b64decode(data[opening.end() :], validate=True).decode()
     except ValueError:
         raise file["file_data"].error("this is not UTF-8 text in base64") from None
+    file.accept("file_id")  # of a file whose text the server has read
     return file_note(file["filename"].optional_text(), text)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel
 from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from .current_date import rfc_3339
+from .request_body import RequestBody
 
 
 class Model(TypedDict):
@@ -20,7 +20,7 @@ class Model(TypedDict):
     max_model_len: int
 
 
-class ModelToLoad(BaseModel):
+class ModelToLoad(RequestBody):
     """The name of a model."""
 
     model: str

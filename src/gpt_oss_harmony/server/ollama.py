@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel
 from starlette.responses import Response
 
 from .. import __version__
@@ -16,6 +15,7 @@ from ..apis.chat.request import turn_of_chat
 from ..apis.ollama.fold import OllamaFold
 from ..apis.ollama.request import OllamaChatRequest, OllamaGenerateRequest, OllamaRequest
 from ..apis.ollama.writer import OllamaWriter
+from ..apis.request_body import RequestBody
 from ..apis.wire_events import Event, event_of
 from .answer import Api, SampledAnswer, answer_events, respond, sampled_turns
 from .auth.api_keys import AuthenticatedCaller, Caller
@@ -82,7 +82,7 @@ async def _respond(
 # The models
 
 
-class ModelName(BaseModel):
+class ModelName(RequestBody):
     """The name of a model; `name` is the older name of the field."""
 
     model: str | None = None

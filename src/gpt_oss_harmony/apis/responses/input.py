@@ -127,18 +127,20 @@ class ItemReader:
             raise phase.unexpected(f"one of {', '.join(_CHANNELS)}")
 
     def _read_reasoning(self, item: JsonField, tokens: Sequence[int] | None) -> None:
-        for name in ("content", "summary"):  # which come back with what is sealed
-            item.accept(name)
         encrypted = item["encrypted_content"]
         if self._decrypt is not None and not encrypted.is_null:
+            for name in ("content", "summary"):  # which come back with what is sealed
+                item.accept(name)
             decrypted = self._decrypt(encrypted.text())
             if decrypted is None:
                 raise encrypted.error(_SEALED.format("leave it out"))
             if tokens is None:
                 self.read_all(decrypted, encrypted.path)
                 return
-        for texts in (item["content"], item["summary"]):
+        for name, other in (("content", "summary"), ("summary", "content")):
+            texts = item[name]
             if texts.value:
+                item.accept(other)  # which comes back as well
                 self._builder.add_reasoning(content_texts(texts), tokens)
                 return
 
