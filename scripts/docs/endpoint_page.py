@@ -14,7 +14,8 @@ OpenAPI document, which a running server has at `/openapi.json`. [Serve a model]
 shows how to use the endpoints. [Requests and responses](mapping.md) shows what they are in harmony.
 
 Requests and responses are JSON unless the page says otherwise. A response with a status of 400 or
-more has the body [`ErrorAnswer`](#erroranswer):
+more has the body [`ErrorAnswer`](#erroranswer); for clients of Messages and of Ollama it has the form of
+their API. What is no HTTP, or does not end in time, is answered with a text.
 
 | Status | Cause |
 |---|---|
@@ -22,6 +23,8 @@ more has the body [`ErrorAnswer`](#erroranswer):
 | 401 | The server has API keys, and the request has none of them in `Authorization: Bearer KEY`. |
 | 403 | The request comes from a web page of another origin. |
 | 404, 405 | There is no such endpoint, object or model; the endpoint has no such method. |
+| 408 | The request did not end in time. |
+| 409 | Another request has the object, or the `Idempotency-Key`. |
 | 413, 415 | The body is too large, or not of the right type. |
 | 429 | A limit is reached. `Retry-After` is in the header where waiting helps. |
 | 500 | The server failed. Its log says where. |

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import anthropic
+import httpx2
 import openai
 import pytest
 
@@ -198,6 +199,9 @@ def test_cancelled_requests_have_no_answer_and_the_others_keep_theirs() -> None:
             "b": "batch_cancelled", "c": "batch_cancelled",
         }  # fmt: skip
         assert ours.batches.cancel(batch.id).status == "cancelled"
+        metrics = httpx2.get(root.removesuffix("/v1") + "/metrics").text
+        assert 'status="499"' in metrics  # the running request of the batch is no failure
+        assert 'status="500"' not in metrics
 
         other = theirs.messages.batches.create(requests=requests("a"))
         with pytest.raises(anthropic.BadRequestError, match="has not ended"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from contextlib import nullcontext
@@ -21,6 +22,8 @@ _LOG = logging.getLogger(__name__)
 
 _METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"}  # clients invent others
 _SWITCHED = 101
+_CANCELLED = 499  # of those that nobody awaits any more
+_FAILED = 500
 _STARTS = {"http.response.start", "websocket.http.response.start", "websocket.accept"}
 _PROBES = {"/health", "/ready", "/metrics"}  # requested every few seconds
 
@@ -50,7 +53,7 @@ class RequestObserver:
         # Nothing resets it: outer middleware answers an unexpected error, in the same task.
         CURRENT_REQUEST.set(LoggedRequest(request_id))
         scope[IGNORED_FIELDS] = []
-        status = 500  # if an error is raised
+        status = _FAILED  # if an error is raised
         begun = time.perf_counter()
 
         async def observed_send(message: Message) -> None:
@@ -72,6 +75,9 @@ class RequestObserver:
                 CURRENT_REQUEST.set(LoggedRequest(request_id, span.trace_id))
             try:
                 await self._app(scope, receive, observed_send)
+            except asyncio.CancelledError:  # such as a request of a batch that was cancelled
+                status = _CANCELLED if status == _FAILED else status
+                raise
             finally:
                 route = getattr(scope.get("route"), "path", "other")
                 seconds = time.perf_counter() - begun
