@@ -23,6 +23,7 @@ from gpt_oss_harmony import (
     TokenError,
     load_harmony_encoding,
 )
+from gpt_oss_harmony.conversation.messages import ROLES
 from gpt_oss_harmony.parsing.edits import Edit
 from gpt_oss_harmony.parsing.header_words import split_header
 from gpt_oss_harmony.parsing.least_cost import read_header, read_unfinished
@@ -765,6 +766,37 @@ def test_a_call_after_an_early_body_can_be_refused() -> None:
     tokens = tokens_of("<|channel|>commentary<|message|>to=functions.f<|message|>{}<|call|>")
     parser = parsed(tokens, tools=TOOLS, repairs=tuple(set(K) - {K.DOUBLED_START}))
     assert [message.recipient for message in parser.messages] == [None]
+
+
+SOUND = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>"
+REPAIRED_CALLS = {
+    K.MISSING_START: f"<|channel|>analysis<|message|>x<|end|>assistant{SOUND}",
+    K.DOUBLED_START: f"<|channel|>analysis<|message|>x<|end|><|start|><|start|>assistant{SOUND}",
+    K.MISSING_END: f"<|channel|>analysis<|message|>x<|start|>assistant{SOUND}",
+    K.STRAY_TEXT: f"<|channel|>analysis<|message|>x<|end|>, <|start|>assistant{SOUND}",
+    K.EXTRA_STOP: f"<|channel|>analysis<|message|>x<|end|><|end|><|start|>assistant{SOUND}",
+    K.SPECIAL_TOKEN: SOUND.replace("{}", "{<|constrain|>}"),
+}
+
+
+@pytest.mark.parametrize("kind", REPAIRED_CALLS)
+def test_a_call_needs_what_was_repaired_since_the_message_before(kind: RecoveryKind) -> None:
+    tokens = [*tokens_of(REPAIRED_CALLS[kind]), *tokens_of(f"<|start|>assistant{SOUND}")]
+    allowed = parsed(tokens, tools=TOOLS)
+    assert {recovery.kind for recovery in allowed.recoveries} == {kind}
+    assert [message.recipient for message in allowed.messages][-2:] == ["functions.f"] * 2
+    refused = parsed(tokens, tools=TOOLS, repairs=tuple(set(K) - {kind}))
+    assert [message.recipient for message in refused.messages][-2:] == [None, "functions.f"]
+    assert [recovery.kind for recovery in refused.recoveries][:2] == [kind, K.REFUSED_CALL]
+
+
+@each_recorded
+def test_no_recorded_call_that_was_repaired_is_one_without_repairs(case: dict[str, Any]) -> None:
+    meant = parsed(tokens_of(case["completion"]), tools=case["tools"])
+    after = [recovery.kind for recovery in meant.recoveries] == [K.EXTRA_STOP]  # its own end
+    if len(meant.messages) == 1 and meant.recoveries and not after:
+        refused = parsed(tokens_of(case["completion"]), tools=case["tools"], repairs=())
+        assert {message.recipient for message in refused.messages} <= {None, *ROLES}
 
 
 @pytest.mark.parametrize("header", ["", "<|channel|>analysis", "<|channel|>commentary"])

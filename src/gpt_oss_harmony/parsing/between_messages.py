@@ -19,11 +19,11 @@ from ..tokens.special_tokens import (
     START,
     STOP_TOKENS,
 )
-from .damaged_calls import is_call, is_rest_of_call, leave_out_rest, mend, note_call, permitted
+from .damaged_calls import is_rest_of_call, leave_out_rest, mend, note_call
 from .header_words import Piece, begins_later_word, without_loops
 from .least_cost import Reading, read_unfinished
 from .recovery import RecoveryKind
-from .state import NO_TOKEN, ParserState, Phase, Row, TokenKind, spelling
+from .state import NO_TOKEN, ParserState, Phase, Row, TokenKind, is_call, spelling
 from .unmarked_text import split_last_header, split_plain_text
 
 _MARKER_TEXTS = frozenset(SPECIAL_TEXTS[token] for token in (START, *HEADER_PARTS, *STOP_TOKENS))
@@ -122,12 +122,11 @@ def add_plain_text(parser: ParserState, text: str, channel: str, ending: int) ->
         channel = "analysis"
     messages = split_plain_text(text, parser.tools, channel)
     for index, (header, body) in enumerate(messages):
-        kinds = {RecoveryKind.NO_MARKUP}
+        parser.refuses |= RecoveryKind.NO_MARKUP not in parser.repairs  # of each of them
         is_ended_as_call = ending == CALL and index == len(messages) - 1
         if is_call(header) and not is_ended_as_call:
             parser.recover(RecoveryKind.UNMARKED_CALL, header.recipient or "")
-            kinds.add(RecoveryKind.UNMARKED_CALL)
-        add_whole_message(parser, permitted(parser, header, kinds), body, ending)
+        add_whole_message(parser, header, body, ending)
 
 
 def add_whole_message(parser: ParserState, header: Header, text: str, ending: int) -> None:

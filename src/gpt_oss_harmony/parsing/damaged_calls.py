@@ -8,7 +8,6 @@ call that was cut. The tokens wait (in OPEN_CALL or OPEN_CODE) until what follow
 from __future__ import annotations
 
 import re
-from collections.abc import Set as AbstractSet
 
 from ..conversation.built_in_tools import BUILT_IN_TOOLS
 from ..conversation.content import CHANNELS
@@ -35,6 +34,7 @@ from .state import (
     Phase,
     Row,
     TokenKind,
+    is_call,
     message_of,
     spelling,
 )
@@ -47,20 +47,6 @@ _LONGEST_GAP = 8
 """Tokens between the end of a message and the header of the next one."""
 _ASSISTANT = Role.ASSISTANT.value
 _SOUND_STARTS = tuple(f"{_ASSISTANT}{CHANNEL_TEXT}{channel}" for channel in CHANNELS)
-
-
-def is_call(header: Header) -> bool:
-    """Whether the assistant addresses a tool in a header: `to=user` is no call."""
-    addressed = header.recipient is not None and header.recipient not in ROLES
-    return addressed and header.role is Role.ASSISTANT
-
-
-def permitted(parser: ParserState, header: Header, kinds: AbstractSet[RecoveryKind]) -> Header:
-    """Take the recipient from a call that needed repairs which are not allowed."""
-    if kinds <= parser.repairs or not is_call(header):
-        return header
-    parser.recover(RecoveryKind.REFUSED_CALL, header.recipient or "")
-    return header._replace(recipient=None)
 
 
 def calls_tool(parser: ParserState, header: Header) -> bool:
@@ -81,7 +67,7 @@ def note_call(parser: ParserState, token: int) -> None:
     if parser.role is Role.TOOL and is_tool:
         parser.recover(RecoveryKind.TOOL_AS_ROLE, name or "")
         header = parser.header._replace(role=Role.ASSISTANT, name=None, recipient=name)
-        parser.header = permitted(parser, header, {RecoveryKind.TOOL_AS_ROLE})
+        parser.header = parser.permitted(header)
     else:
         parser.recover(RecoveryKind.MISSING_RECIPIENT)
 

@@ -26,11 +26,9 @@ from .between_messages import add_plain_text, add_whole_message, ends_in_header
 from .damaged_calls import (
     after_cut_call,
     calls_tool,
-    is_call,
     is_rest_of_call,
     leave_out_rest,
     names_tool,
-    permitted,
     stopped_in_json,
 )
 from .edits import Edit
@@ -46,7 +44,16 @@ from .header_words import (
 )
 from .least_cost import Reading, read_header, read_unfinished
 from .recovery import DamagedHeader, RecoveryKind
-from .state import NO_TOKEN, ParserState, Phase, Row, SuspendedBody, TokenKind, spelling
+from .state import (
+    NO_TOKEN,
+    ParserState,
+    Phase,
+    Row,
+    SuspendedBody,
+    TokenKind,
+    is_call,
+    spelling,
+)
 from .unmarked_text import split_last_header
 
 _RECIPIENT_AT_END = re.compile(r"\bto=([\w.-]+)\s*$")
@@ -96,8 +103,7 @@ def _open_body(parser: ParserState, _token: int) -> None:
         is_header = has_author and is_sound
     if not is_header and header.recipient is None and after_cut_call(parser):
         header = header._replace(channel="analysis")  # it may be the rest of the call
-    kinds = {kind for kind, _ in notes} | (set() if is_first else {RecoveryKind.DOUBLED_START})
-    parser.open_body(permitted(parser, header, kinds))
+    parser.open_body(header)
     parser.add_text(reading.body)
     if is_first and header.role is Role.ASSISTANT and not reading.body:
         parser.phase, parser.opening = Phase.FIRST_WORDS, tokens
@@ -163,8 +169,7 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
     if is_ended_call or (not is_cut and _is_body(unfinished.body, unfinished.header)):
         parser.recover(RecoveryKind.MISSING_MESSAGE, whole)
         _note_damage(parser, unfinished)
-        kinds = {RecoveryKind.MISSING_MESSAGE, *(kind for kind, _ in unfinished.notes)}
-        header = permitted(parser, unfinished.header, kinds)
+        header = parser.permitted(unfinished.header, *(kind for kind, _ in unfinished.notes))
         if header.channel is None and header.role is Role.ASSISTANT:
             is_json = unfinished.body.lstrip()[:1] in ("{", "[")
             if ending == END and not only_text and is_json:  # an answer if nothing follows

@@ -56,8 +56,9 @@ class StreamableParser:
       token by token (``docs/reference/divergences.md`` lists the few differences). In lenient
       mode no token id raises an error; `recoveries` lists what was repaired or left out.
     - `tools` are the recipients that the conversation declares, such as ``functions.get_weather``.
-    - `repairs` are the kinds of repairs after which a message may still be a call (default: all). A
-      call that needed another repair has no recipient, and is recorded as ``refused-call``.
+    - `repairs` are the kinds of repairs after which a message may still be a call (default: all),
+      from the end of the message before to its own end. A call with another repair has no
+      recipient, and is recorded as ``refused-call``.
     - With `mend_arguments`, arguments that are nearly JSON become JSON when their call ends
       (`mend_json`); deltas have them as they were written. A function decides for each message with
       mended arguments whether it may have them. It needs lenient mode.

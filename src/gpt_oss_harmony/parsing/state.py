@@ -39,7 +39,7 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 from ..conversation.content import TextContent
-from ..conversation.messages import Author, Header, Message, Role
+from ..conversation.messages import ROLES, Author, Header, Message, Role
 from ..tokens.special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS
 from ..tokens.tokenizer import ASSISTANT, Tokenizer
 from .recovery import DamagedHeader, Recovery, RecoveryKind
@@ -232,6 +232,8 @@ class ParserState:
     ends: list[int] = field(default_factory=list)
     """The number of tokens at the end of each message."""
     recoveries: list[Recovery] = field(default_factory=list)
+    refuses: bool = False
+    """Whether a repair since the last message, or of its end, is not allowed in a call."""
     damaged: list[DamagedHeader] = field(default_factory=list)
     phase: Phase = field(init=False)
     header_tokens: list[int] = field(default_factory=list)
@@ -489,6 +491,7 @@ class ParserState:
 
     def open_body(self, header: Header) -> None:
         """Enter the state CONTENT."""
+        header = self.permitted(header)
         self.phase = Phase.BODY
         self.header = header
         self.header_tokens = []
@@ -534,12 +537,34 @@ class ParserState:
 
     def add_message(self, header: Header, text: str) -> None:
         """Append a message to the result."""
+        header = self.permitted(header)
         self.ends.append(len(self.received))
         self.messages.append(message_of(header, text))
+        last = self.recoveries[-1] if self.recoveries else None
+        begins = last is not None and last[:2] == (RecoveryKind.MISSING_END, self._position)
+        self.refuses = begins and RecoveryKind.MISSING_END not in self.repairs
+
+    def permitted(self, header: Header, *more: RecoveryKind) -> Header:
+        """Take the recipient from a call if a repair since the last message is not allowed."""
+        if not is_call(header) or not (self.refuses or set(more) - self.repairs):
+            return header
+        self.recover(RecoveryKind.REFUSED_CALL, header.recipient or "")
+        return header._replace(recipient=None)
+
+    @property
+    def _position(self) -> int:
+        return max(len(self.received) - 1, 0)
 
     def recover(self, kind: RecoveryKind, text: str = "") -> None:
         """Note a repair at the current token."""
-        self.recoveries.append(Recovery(kind, max(len(self.received) - 1, 0), text))
+        self.recoveries.append(Recovery(kind, self._position, text))
+        self.refuses |= kind not in self.repairs
+
+
+def is_call(header: Header) -> bool:
+    """Whether the assistant addresses a tool in a header: `to=user` is no call."""
+    addressed = header.recipient is not None and header.recipient not in ROLES
+    return addressed and header.role is Role.ASSISTANT
 
 
 MendCheck: TypeAlias = Callable[[Message], bool]
