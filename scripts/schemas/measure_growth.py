@@ -6,8 +6,8 @@
 
 For each shape of `tests/support/growing_schemas` it prints the seconds of processor time by the
 number of parts; a cross means that the schema is refused. FOLDER holds a clone of
-`jsonschemabench`: then real schemas are compiled as the tools of a turn, 16 together, by this
-library and by llguidance alone.
+`jsonschemabench`: then real schemas are compiled as the tools of a turn, 1, 16 and 128 together, by
+this library and by llguidance alone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from statistics import median
 from time import process_time
 from typing import Any, NamedTuple
 
@@ -44,15 +45,16 @@ from gpt_oss_harmony.grammar import (  # noqa: E402
     turn_constraint,
 )
 from gpt_oss_harmony.grammar.engine_trial import try_schema  # noqa: E402
-from gpt_oss_harmony.grammar.json_schema.formats import FORMATS  # noqa: E402
 from support.growing_schemas import SHAPES  # noqa: E402
 
 COUNTS = (10, 40, 160, 640)
-TOOLS = 16
-SOURCES = {"Glaiveai2K": 5, "Github_easy": 3, "Github_medium": 3}
-"""Groups of schemas, and how many sets of each are compiled. The first are of functions."""
+SOURCES = ("Glaiveai2K", "Github_easy", "Github_medium")
+"""Groups of schemas. The first are of functions."""
 
-ROUNDS = 20
+SETS = {1: 96, 16: 20, 128: 2}
+"""How many sets of each size are compiled."""
+
+ROUNDS = 3
 
 
 def growth() -> Iterator[str]:
@@ -78,14 +80,19 @@ class Times(NamedTuple):
 
     alone: float
     rewriting: float
-    rewriting_again: float  # with known formats
     engine: float
+    again: float  # in another conversation, with all the schemas in another order
+
+    @property
+    def together(self) -> float:
+        """The time for schemas that the process has not seen."""
+        return self.rewriting + self.engine
 
 
 def tool_times(schemas: list[Any]) -> Times:
     """Return the best times of several rounds, each with empty caches."""
     options = TurnOptions(on_unsupported="loosen", tool_choice="required")
-    conversation = with_tools(schemas)
+    conversation, other = with_tools(schemas), with_tools([*schemas[1:], schemas[0]])
     frame = turn_constraint(with_tools([{} for _ in schemas]), options).grammar
     approximate = {"coerce_one_of": True, "lenient": True}  # else llguidance refuses some
     rest = iter([{"x-guidance": approximate, **schema} for schema in schemas])
@@ -93,17 +100,16 @@ def tool_times(schemas: list[Any]) -> Times:
         f"{line.partition('%json')[0]}%json {json.dumps(next(rest))}" if "%json" in line else line
         for line in frame.splitlines()
     )
-    grammar = turn_constraint(conversation, options).grammar
     rounds: list[Times] = []
     for _ in range(ROUNDS):
         empty_caches()
-        engines = [milliseconds(partial(Matcher, f"{text}\n")) for text in (alone, grammar)]
+        engine_alone = milliseconds(partial(Matcher, f"{alone}\n"))
         rewriting = milliseconds(partial(turn_constraint, conversation, options))
-        empty_caches()
-        for name in FORMATS:
-            enforceable_schema({"type": "string", "format": name})
-        again = milliseconds(partial(turn_constraint, conversation, options))
-        rounds.append(Times(engines[0], rewriting, again, engines[1]))
+        grammar = turn_constraint(conversation, options).grammar
+        engine = milliseconds(partial(Matcher, f"{grammar}\n"))
+        matcher._compiled.set_limit(matcher._compiled._limit)
+        again = milliseconds(lambda: Matcher(turn_constraint(other, options).grammar))
+        rounds.append(Times(engine_alone, rewriting, engine, again))
     return Times(*map(min, zip(*rounds, strict=True)))
 
 
@@ -123,11 +129,19 @@ def empty_caches() -> None:
     """Empty the caches of the grammar, but keep the table of tokens."""
     for cache in (matcher._compiled, turn._written):
         cache.set_limit(cache._limit)
-    for one in gc.get_objects():
-        if isinstance(one, functools._lru_cache_wrapper):
-            module = getattr(one, "__module__", "")
-            if module.startswith("gpt_oss_harmony.grammar") and "token_table" not in module:
-                one.cache_clear()
+    for function in _cached_functions():
+        function.cache_clear()
+
+
+@functools.cache
+def _cached_functions() -> list[Any]:
+    return [
+        one
+        for one in gc.get_objects()
+        if isinstance(one, functools._lru_cache_wrapper)
+        and one.__module__.startswith("gpt_oss_harmony.grammar")
+        and not one.__module__.endswith("token_table")
+    ]
 
 
 def _digest(path: Path) -> bytes:
@@ -137,21 +151,24 @@ def _digest(path: Path) -> bytes:
 def real_tools(folder: Path) -> Iterator[str]:
     """Yield the rows of the comparison with llguidance alone."""
     data = folder / "jsonschemabench" / "maskbench" / "data"
-    heads = ("llguidance alone", "our rewriting", "with known formats", "our grammar in llguidance")
-    yield f"| {TOOLS} schemas of | {' | '.join(heads)} | together | with known formats |"
-    yield f"|---|{'--:|' * (len(heads) + 2)}"
-    for source, sets in SOURCES.items():
-        names = sorted(data.glob(f"{source}---*.json"), key=_digest)[: sets * TOOLS]
-        for at in range(sets):
-            paths = names[at * TOOLS : (at + 1) * TOOLS]
+    heads = ("Sets", "llguidance alone", "rewriting", "the engine", "slowest, together")
+    yield f"| {' | '.join(heads)} | unseen | p95 | seen | p95 |"
+    yield f"|---|{'--:|' * (len(heads) + 3)}"
+    for size, sets in SETS.items():
+        for source in SOURCES:
+            paths = sorted(data.glob(f"{source}---*.json"), key=_digest)[: sets * size]
             schemas = [json.loads(path.read_text(encoding="utf-8"))["schema"] for path in paths]
-            times = tool_times(schemas)
-            ratios = [
-                f"{(work + times.engine) / times.alone:.2f}×"
-                for work in (times.rewriting, times.rewriting_again)
+            times = [tool_times(schemas[at * size : (at + 1) * size]) for at in range(sets)]
+            cells = [
+                *(f"{median(one):.1f} ms" for one in list(zip(*times, strict=True))[:3]),
+                f"{max(one.together for one in times):.0f} ms",
             ]
-            cells = [*(f"{time:.1f} ms" for time in times), *ratios]
-            yield f"| {source}, set {at + 1} | {' | '.join(cells)} |"
+            for ratios in (
+                sorted(one.together / one.alone for one in times),
+                sorted(one.again / one.alone for one in times),
+            ):
+                cells += [f"{median(ratios):.2f}×", f"{ratios[int(0.95 * len(ratios))]:.2f}×"]
+            yield f"| {sets} of {size} of {source} | {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -162,7 +179,7 @@ def main() -> None:
     for line in growth():
         print(line)
     for line in real_tools(options.folder) if options.folder else ():
-        print(line)
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

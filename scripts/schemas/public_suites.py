@@ -25,7 +25,6 @@ DRAFTS = {
     "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
     "draft7": "http://json-schema.org/draft-07/schema#",
 }
-_SAMPLED = 6
 
 
 @dataclass
@@ -64,12 +63,12 @@ def specification_tests(folder: Path) -> Iterator[Case]:
                 )
 
 
-def real_schemas(folder: Path, seed: int = 0) -> Iterator[Case]:
-    """Return a sixth of the real schemas, drawn by the digest of seed and name, from all splits."""
+def real_schemas(folder: Path, seed: int = 0, share: int = 6) -> Iterator[Case]:
+    """Return one of `share` real schemas, drawn by the digest of seed and name, from all splits."""
     splits = [path.name for path in (folder / "data").iterdir() if path.is_dir()]
     for path in sorted((folder / "maskbench" / "data").glob("*.json")):
         digest = hashlib.sha256(f"{seed or ''}{path.name}".encode()).digest()
-        if path.name.partition("---")[0] not in splits or digest[0] % _SAMPLED:
+        if path.name.partition("---")[0] not in splits or digest[0] % share:
             continue
         case = json.loads(path.read_text(encoding="utf-8"))
         kept = Case(path.name, case["schema"], [], [])

@@ -107,9 +107,9 @@ class EngineProcess:
 
     def ask(self, question: Any) -> Any:
         """Return the answer to a question; raises `EngineStopped`."""
+        if self._process is None:
+            self._start()
         try:
-            if self._process is None:
-                self._start()
             self._connection.send(question)
             latest = self._processor_seconds() + self._seconds
             while not self._connection.poll(0.2):
@@ -128,7 +128,10 @@ class EngineProcess:
         self._process = context.Process(target=self._serve, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
-        self._connection.recv()
+        try:
+            self._connection.recv()
+        except EOFError:  # no schema was at fault
+            raise RuntimeError(f"{self._engine} does not start; is it installed?") from None
 
     def _processor_seconds(self) -> float:
         """Read what the system has counted for the process."""
