@@ -73,6 +73,16 @@ FOUND = {
     "code interpreter": "guides/python-tool",
     "harmony chat": "guides/command",
     "images": "reference/server",
+    "rate limit": "guides/serve",
+    "context length exceeded": "guides/serve",
+    "reasoning_effort": "reference/server",
+    "how to disable reasoning": "reference/server",
+    "refusal": "reference/server",
+    "timeout": "reference/server",
+    "temperature default": "reference/server",
+    "json_schema strict": "reference/server",
+    "tool_choice required": "guides/structured-output",
+    "jinja chat template": "guides/command",
 }
 """What people type, and the page that must be among the first three."""
 

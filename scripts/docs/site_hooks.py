@@ -6,7 +6,8 @@ is read. On the site such a link leads to the file in the repository.
 A translated heading carries the anchor of the English one as ``<a id>``, which GitHub understands;
 on the site it becomes the heading's id. A translation marked as behind begins with a notice.
 
-Pages that are not translated exist once, in English; the other languages link to them.
+Pages that are not translated exist once, in English; the other languages link to them. The
+navigation has the title of each page, so an English title is the mark of an English page.
 
 Each language has a search index of its own: its pages, and the English pages without a translation.
 
@@ -30,6 +31,7 @@ from typing import Any
 
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import InclusionLevel
+from mkdocs.utils import get_markdown_title
 from playground_links import linked_examples
 from translations import RECORD
 
@@ -97,6 +99,16 @@ def on_files(files: Any, config: Any) -> Any:
             file.url = file.url.removeprefix(f"{language}/")
     i18n.i18n_files_per_language[language] = files.documentation_pages()
     return files
+
+
+@event_priority(-200)  # after the plugin i18n, which translates titles that sections have
+def on_nav(nav: Any, config: Any, **_: Any) -> Any:
+    """Give pages that this language lacks their English titles, which MkDocs does not read."""
+    language = config.plugins["i18n"].current_language
+    for page in nav.pages:
+        if page.file.locale != language:
+            page.title = get_markdown_title(page.file.content_string)
+    return nav
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
