@@ -14,8 +14,8 @@ OpenAPI document, which a running server has at `/openapi.json`. [Serve a model]
 shows how to use the endpoints. [Requests and responses](mapping.md) shows what they are in harmony.
 
 Requests and responses are JSON unless the page says otherwise. A response with a status of 400 or
-more has the body [`ErrorAnswer`](#erroranswer); for clients of Messages and of Ollama it has the form of
-their API. What is no HTTP, or does not end in time, is answered with a text.
+more has the body [`ErrorAnswer`](#erroranswer); for clients of Messages and of Ollama it has the
+form of their API. A request that is not HTTP, or that does not end in time, gets plain text.
 
 | Status | Cause |
 |---|---|

@@ -223,6 +223,29 @@ def test_a_caller_in_the_midst_of_its_requests_waits_for_no_look_up(
     assert keys.recent_caller(first.key) is None  # also where nothing is checked
 
 
+def test_a_check_in_the_midst_of_a_request_lets_no_revoked_key_through(store: Store) -> None:
+    checks: list[ApiKeys] = []
+
+    class Interrupted(Clock):
+        def __call__(self) -> float:
+            """Another thread checks the keys, just before the time is read."""
+            if checks:
+                checks.pop().check_recent()
+            return super().__call__()
+
+    clock = Interrupted()
+    keys, elsewhere = ApiKeys(store.keys, clock=clock), ApiKeys(store.keys)
+    new, other = keys.create("laptop"), keys.create("server")
+    keys.recent_caller("")
+    keys.check_recent()
+    keys.caller(new.key)
+    elsewhere.revoke(new.record.id)
+    clock.time += 36_000
+    keys.recent_caller(other.key)
+    checks.append(keys)
+    assert keys.recent_caller(new.key) is None
+
+
 def test_a_key_that_is_revoked_while_it_is_looked_up_is_not_remembered(
     store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -16,9 +17,9 @@ from gpt_oss_harmony import ConversationError, HarmonyError
 from gpt_oss_harmony.engines import ContextLengthError, EngineError, SamplingError
 from gpt_oss_harmony.grammar import GrammarError
 from gpt_oss_harmony.server import Settings, create_app
+from gpt_oss_harmony.server import app as server_app
 from gpt_oss_harmony.server.app import MemoryKeeper
 from gpt_oss_harmony.server.auth.api_keys import AuthenticatedCaller
-from gpt_oss_harmony.server.auth.limits import Quota
 from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 
@@ -158,27 +159,38 @@ def test_endpoints_that_this_server_does_not_have_say_what_helps(
     assert remedy in answer.json()["error"]["message"]
 
 
-def test_objects_that_refer_to_each_other_are_freed_between_large_requests() -> None:
-    class Ring:
-        def __init__(self) -> None:
-            self.itself = self
+class Ring:
+    def __init__(self) -> None:
+        self.itself = self
 
-    quota = Quota(100 * 1024**2, "bytes of requests")
-    keeper = MemoryKeeper(quota)
+
+@pytest.fixture
+def _server_thresholds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    earlier = gc.get_threshold()
+    monkeypatch.setattr(server_app, "_GARBAGE", (10**9, 10, 10))
+    gc.set_threshold(10**9, 10, 10)
+    yield
+    gc.set_threshold(*earlier)
+
+
+@pytest.mark.usefixtures("_server_thresholds")
+@pytest.mark.parametrize(("seconds", "times"), [(0.01, 1), (0.5, 10)])
+def test_garbage_is_collected_less_often_where_it_takes_long(seconds: float, times: int) -> None:
+    clock = itertools.count(0, seconds)
+    keeper = MemoryKeeper(lambda: next(clock))
+    keeper.keep()
+    ring = weakref.ref(Ring())
+    for _ in range(times):
+        assert ring() is not None
+        keeper.keep()
+    assert ring() is None
+
+
+def test_garbage_of_another_program_is_its_own() -> None:
     gc.disable()
     try:
-        with quota.held_by("small") as take:
-            take(1000)
-            ring = weakref.ref(Ring())
-            keeper.keep()
-            assert ring() is None
-        with quota.held_by("large") as take:
-            take(15 * 1024**2)
-            ring = weakref.ref(Ring())
-            for _ in range(10):
-                keeper.keep()
-                assert ring() is not None
-            keeper.keep()  # a client that always sends large requests does not fill the memory
-            assert ring() is None
+        ring = weakref.ref(Ring())
+        MemoryKeeper().keep()
+        assert ring() is not None
     finally:
         gc.enable()

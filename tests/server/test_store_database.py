@@ -158,7 +158,7 @@ def is_migrated(name: str | None, *_: object) -> bool:
     return name != "harmony_reserve"
 
 
-def test_migrations_make_the_tables(store: Store) -> None:
+def test_a_new_database_has_all_tables(store: Store) -> None:
     with store._database.reading() as connection:
         options = {"compare_type": True, "include_name": is_migrated}
         context = MigrationContext.configure(connection, opts=options)

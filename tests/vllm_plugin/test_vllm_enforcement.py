@@ -167,6 +167,13 @@ def test_the_scheduler_gets_our_matcher_once(caplog: pytest.LogCaptureFixture) -
     patched = Manager._create_grammar
     patch_enforcement(module)
     assert Manager._create_grammar is patched
+    # Nor is a patch that another package has wrapped.
+    Manager._create_grammar = functools.wraps(patched)(  # type: ignore[method-assign]
+        lambda self, request: patched(self, request)
+    )
+    wrapped = Manager._create_grammar
+    patch_enforcement(module)
+    assert Manager._create_grammar is wrapped
     grammar = grammar_of(CALL)
     assert isinstance(Manager()._create_grammar(engine_request(grammar, 60)), TurnEnforcement)
     assert Manager()._create_grammar(engine_request('start: "a"', 60)) == "vLLM's own"

@@ -59,8 +59,10 @@ def patch_parser(module: Any, settings: Settings) -> None:
 
 
 def _is_ours(function: Any) -> bool:
-    """Return whether a function is one of this module, so that its module is patched already."""
-    return getattr(function, "__globals__", None) is globals()
+    """Return whether a function is one of this module, or wraps one: it is patched already."""
+    while function is not None and getattr(function, "__globals__", None) is not globals():
+        function = getattr(function, "__wrapped__", None)
+    return function is not None
 
 
 def patch_renderer(module: Any, settings: Settings) -> None:

@@ -9,6 +9,7 @@ import gc
 import logging
 import socket
 import sys
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -85,8 +86,8 @@ _SWITCH_INTERVAL = 0.001  # seconds that a thread may keep the event loop waitin
 # a collection stops all threads for some 0.5 ms for each thousand objects, and a chat of 20,000
 # messages has a million. With Python's 700, collecting took a tenth of a stream's time.
 _GARBAGE = (5_000, 4, 2**31 - 1)
-_LARGE_BYTES = 1024 * 1024  # of requests that are read, beyond which all objects are not looked at
-_LONGEST_WAIT = 10  # times in a row that they are not
+_LONG_COLLECTION = 0.1  # seconds, after which the next collections of all objects are left out
+_LEFT_OUT = 9
 _LARGE_REQUESTS = 8  # of the largest size that one key may have at a time
 _DECODED_REQUESTS = 2  # of the largest size, which cost their client almost nothing
 _SOCKETS = 256  # the most open WebSockets of one key
@@ -137,9 +138,7 @@ def create_app(
             await services.peers.open()
             upkeep = [
                 asyncio.ensure_future(_repeat(partial(_maintain, services), _MAINTENANCE_INTERVAL)),
-                asyncio.ensure_future(
-                    _repeat(MemoryKeeper(services.request_bytes).keep, _MAINTENANCE_INTERVAL)
-                ),
+                asyncio.ensure_future(_repeat(MemoryKeeper().keep, _MAINTENANCE_INTERVAL)),
                 asyncio.ensure_future(_repeat(partial(_serve_on, services), CHECK_SECONDS)),
                 asyncio.ensure_future(_repeat(services.keys.check_recent, RECHECK_SECONDS)),
                 asyncio.ensure_future(BatchRunner(app, services).run()),
@@ -291,19 +290,23 @@ async def _repeat(upkeep: Callable[[], object], seconds: float) -> None:
 class MemoryKeeper:
     """Frees what only objects that refer to each other keep, and returns memory to the system."""
 
-    def __init__(self, request_bytes: Quota) -> None:
-        self._request_bytes = request_bytes
-        self._waits = 0
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._left_out = 0  # collections
 
     def keep(self) -> None:
-        """Look at all objects, unless large requests are read: with theirs, all threads would wait.
+        """Collect garbage among all objects, as only `run_server` keeps Python from doing it.
 
-        The C library keeps what its threads have freed: after a hundred long streams some 100 MiB.
+        If that takes long, because the server is in the midst of large requests, the next ones are
+        left out.
         """
-        is_large = self._request_bytes.total() > _LARGE_BYTES
-        self._waits = self._waits + 1 if is_large and self._waits < _LONGEST_WAIT else 0
-        if not self._waits:
+        if self._left_out:
+            self._left_out -= 1
+        elif gc.get_threshold() == _GARBAGE:
+            began = self._clock()
             gc.collect()
+            self._left_out = _LEFT_OUT if self._clock() - began > _LONG_COLLECTION else 0
+        # The C library keeps what its threads have freed: some 100 MiB after a hundred streams.
         trim = getattr(_C_LIBRARY, "malloc_trim", None)  # of glibc
         if trim is not None:
             trim(0)
@@ -350,7 +353,8 @@ async def run_server(
 
     Call this in a process that does nothing else: until the end, the garbage collector ignores the
     objects that exist when the server begins to answer. Looking at them would stop all threads for
-    about 100 ms. By itself it looks at new objects only; at all once a minute, where that is short.
+    about 100 ms. By itself it looks at new objects only; at all once a minute, or every ten minutes
+    where that takes longer than a tenth of a second.
     """
     threshold = gc.get_threshold()
 

@@ -53,7 +53,7 @@ class RequestObserver:
         # Nothing resets it: outer middleware answers an unexpected error, in the same task.
         CURRENT_REQUEST.set(LoggedRequest(request_id))
         scope[IGNORED_FIELDS] = []
-        status = _FAILED  # if an error is raised
+        status: int | None = None
         begun = time.perf_counter()
 
         async def observed_send(message: Message) -> None:
@@ -76,9 +76,10 @@ class RequestObserver:
             try:
                 await self._app(scope, receive, observed_send)
             except asyncio.CancelledError:  # such as a request of a batch that was cancelled
-                status = _CANCELLED if status == _FAILED else status
+                status = status or _CANCELLED
                 raise
             finally:
+                status = status or _FAILED  # an error was raised
                 route = getattr(scope.get("route"), "path", "other")
                 seconds = time.perf_counter() - begun
                 if not is_socket:

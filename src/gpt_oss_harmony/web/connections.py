@@ -18,10 +18,10 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-_OF_CLIENTS = {
+_ERRORS_OF_CLIENTS = (
     "ASGI callable returned without completing handshake.",
     "Invalid UTF-8 sequence received from client.",
-}
+)
 _LATE = b"the request did not end in time\n"
 
 
@@ -56,8 +56,8 @@ class HttpConfig(uvicorn.Config):
 
 
 def _is_of_the_server(record: logging.LogRecord) -> bool:
-    """Return False for what uvicorn calls an error after a client was refused by a WebSocket."""
-    return record.msg not in _OF_CLIENTS
+    """Return False for what uvicorn calls an error of a WebSocket where its client is at fault."""
+    return record.msg not in _ERRORS_OF_CLIENTS
 
 
 class _Connection(h11.Connection):

@@ -21,7 +21,7 @@ from websockets.http11 import Request
 _PIECE = 512  # bytes, of which at most 85 are frames; what is left of a frame comes as a whole
 _TURN_SECONDS = 0.004  # of all connections together, before the event loop does other work
 _FULL = 64 * 1024  # bytes that wait: the socket is not read meanwhile
-_NO_HANDSHAKE = b"a WebSocket begins with a GET without a body and without large headers\n"
+_NO_HANDSHAKE = b"a WebSocket begins with a GET with a valid key, without a body or large headers\n"
 
 
 class PacedWebSocket(WebSocketsSansIOProtocol):

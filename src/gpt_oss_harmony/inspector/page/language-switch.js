@@ -22,12 +22,13 @@ export function languageSwitch(state) {
     try {
       // The address may be too short for the document.
       sessionStorage.setItem(CARRIED, JSON.stringify(state.toJSON()));
+      localStorage.setItem(LANGUAGE_KEY, made.value);
     } catch {
+      sessionStorage.removeItem(CARRIED);
       made.value = language;
       announce(phrase("The conversation is too long to be kept while the page starts anew. Share saves it."));
       return;
     }
-    localStorage.setItem(LANGUAGE_KEY, made.value);
     location.reload();
   });
   return made;

@@ -20,8 +20,7 @@ export const language = readLanguage();
 
 const plurals = new Intl.PluralRules(language);
 
-/** @type {Table} nothing for English: who reads the page in it does not load the others */
-const table = language === "en" ? {} : await (await fetch(new URL("words.json", import.meta.url))).json();
+const table = await readTable();
 
 /**
  * Return a sentence of the page in its language.
@@ -96,6 +95,20 @@ export function sentence(words) {
  */
 export function digits(value, options) {
   return value.toLocaleString(language, options);
+}
+
+/**
+ * Load the table: nothing for English, and nothing where it cannot be had, since the code has that.
+ *
+ * @returns {Promise<Table>}
+ */
+async function readTable() {
+  try {
+    return language === "en" ? {} : await (await fetch(new URL("words.json", import.meta.url))).json();
+  } catch (error) {
+    console.error(error);
+    return {};
+  }
 }
 
 /** @returns {Language} */

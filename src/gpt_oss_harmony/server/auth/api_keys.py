@@ -165,9 +165,10 @@ class ApiKeys:
         once.
         """
         self._are_asked_for = True
+        checked = self._checked  # before `_recent`: `check_recent` replaces that first
         found, caller = self._recent.get(hash_key(key), (0.0, None))
         now = self._clock()
-        is_recent = any(0 <= now - time < _REMEMBERED for time in (found, self._checked))
+        is_recent = any(0 <= now - moment < _REMEMBERED for moment in (found, checked))
         return caller if is_recent else None
 
     def check_recent(self) -> None:

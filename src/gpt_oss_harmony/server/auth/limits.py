@@ -35,10 +35,6 @@ class Quota:
         """Return the amount that an owner holds."""
         return self._held[owner]
 
-    def total(self) -> int:
-        """Return the amount that all owners hold."""
-        return sum(list(self._held.values()))
-
     @contextmanager
     def held_by(self, owner: str) -> Generator[Callable[[int], None], None, None]:
         """Provide a function that takes an amount, or returns it if the amount is negative.

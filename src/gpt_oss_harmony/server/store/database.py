@@ -482,21 +482,20 @@ def migrate(database: Database) -> None:
         current = context.get_current_revision()
         if current is None:
             METADATA.create_all(connection, checkfirst=False)
-            context.stamp(steps, "head")
-            return
-        if current not in {step.revision for step in steps.walk_revisions()}:
+        elif current not in {step.revision for step in steps.walk_revisions()}:
             raise StoreVersionError(
                 f"{database.name} has the schema {current}, which this version of "
                 "gpt-oss-harmony cannot read; install the newer version that has written it, or "
                 "name another database"
             )
-        missing = list(steps.iterate_revisions("head", current))
+        missing = list(steps.iterate_revisions("head", current)) if current else []
         with Operations.context(context):
             for step in reversed(missing):
                 step.module.upgrade()
-        if missing:
+        is_changed = current is None or bool(missing)
+        if is_changed:
             context.stamp(steps, "head")
-    if missing and database.is_sqlite and database.path is not None:
+    if is_changed and database.is_sqlite and database.path is not None:
         _allow_freeing(database)
 
 
