@@ -202,6 +202,13 @@ def test_a_text_in_a_format_is_completed(name: str) -> None:
     assert len(found) < 30
 
 
+@pytest.mark.parametrize("keyword", [{"format": "email"}, {"pattern": "[0-9]"}])
+def test_a_long_text_is_completed_by_its_least_rest(keyword: dict[str, str]) -> None:
+    found = way_to_the_end(Matcher(grammar_of({"type": "string", "minLength": 50, **keyword})))
+    assert found is not None
+    assert len(found) < 20
+
+
 @functools.cache
 def opening_tokens() -> np.ndarray[Any, Any]:
     """Return tokens that open or begin values."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from math import inf
 from typing import Any, NamedTuple
 
 from .errors import GrammarError
@@ -166,7 +167,7 @@ def _readable(pattern: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _rest(rule: TextRule, begun: str) -> str | None:
-    """Walk the automata of all patterns at once, one more character at each step."""
+    """Walk the automata of all patterns at once, first where the least is missing to the end."""
     try:
         graphs = [pattern_graph(_readable(pattern)) for pattern in rule.patterns]
         places = tuple(graph.start() for graph in graphs)
@@ -177,18 +178,21 @@ def _rest(rule: TextRule, begun: str) -> str | None:
             )
         first = places, min(len(begun), rule.shortest)
         origins: dict[Any, tuple[Any, str] | None] = {first: None}
-        waiting = deque([first])
+        waiting: list[tuple[float, int, int, Any]] = [(0, 0, 0, first)]
         while waiting and len(origins) < _SETS:
-            state = places, length = waiting.popleft()
+            _, taken, _, state = heappop(waiting)
+            places, length = state
             is_accepted = all(map(lambda graph, place: graph.accepts(place), graphs, places))
             if is_accepted and length == rule.shortest:
                 return "".join(_path(origins, state))
             longer = min(length + 1, rule.shortest)
             for character, following in character_steps(graphs, places):
                 after = following, longer
-                if after not in origins and all(following):
+                rests = map(lambda graph, place: graph.least_rest(place), graphs, following)
+                missing = max([rule.shortest - longer, *rests])
+                if after not in origins and missing < inf:
                     origins[after] = state, character
-                    waiting.append(after)
+                    heappush(waiting, (missing - taken + 1, taken - 1, len(origins), after))
     except (TooLargeError, GrammarError):
         return None
     return None

@@ -8,8 +8,11 @@ removing one place after the other.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple, TypeAlias
 
 from ..errors import GrammarError
@@ -131,6 +134,36 @@ class _Graph:
     def accepts(self, positions: frozenset[_Position]) -> bool:
         """Return whether the text that leads to these positions is accepted."""
         return any(position.place == self.last for position in positions)
+
+    def least_rest(self, positions: frozenset[_Position]) -> float:
+        """Return the fewest characters after the positions to an accepted text; inf without one."""
+        distances = self._distances
+        rests = (distances.get((place, ended), inf) for place, _, ended in positions)
+        return min(rests, default=inf)
+
+    @cached_property
+    def _distances(self) -> dict[tuple[int, bool], int]:
+        """The fewest characters to the last place, by place and whether the text has ended.
+
+        Some of the text is read already, so no start anchor can be passed.
+        """
+        before: dict[tuple[int, bool], list[tuple[tuple[int, bool], int]]] = {}
+        for place in range(len(self.steps)):
+            for ended in (False, True):
+                for target, _, end in self.jumped(_Position(place, True, ended)):
+                    before.setdefault((target, end), []).append(((place, ended), 0))
+            for _, target in self.steps[place]:
+                before.setdefault((target, False), []).append(((place, False), 1))
+        distances = dict.fromkeys(((self.last, False), (self.last, True)), 0)
+        waiting = deque(distances)
+        while waiting:
+            reached = waiting.popleft()
+            for earlier, characters in before.get(reached, ()):
+                distance = distances[reached] + characters
+                if distance < distances.get(earlier, inf):
+                    distances[earlier] = distance
+                    (waiting.append if characters else waiting.appendleft)(earlier)
+        return distances
 
     def borders(self, positions: frozenset[_Position]) -> set[int]:
         """Return the code points at which the next positions change."""

@@ -104,8 +104,8 @@ def _accepts(pattern: str, text: str) -> bool:
     return bool(_ends(read_pattern(pattern), text, set(range(len(text) + 1))))
 
 
-# The same names of properties meet the same patterns in many states; longer texts would fill
-# memory.
+# The same names of properties meet the same patterns in many states. Longer texts are not cached,
+# because they would fill memory.
 _accepts_name = cached(maxsize=4096)(_accepts)
 
 
