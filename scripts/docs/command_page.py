@@ -15,7 +15,7 @@ command](../guides/command.md) explains the commands with examples.
 |---|---|
 | 0 | success |
 | 1 | the input is wrong, or something failed; the error is one line |
-| 2 | the command is used wrongly |
+| 2 | the command is used wrongly, or a file cannot be read; from `check`, any other error, too |
 | 130 | interrupted by Ctrl-C |
 | 141 | the reader of the output has closed it |
 """

@@ -443,7 +443,7 @@ def test_lines_that_are_not_utf_8(
     api: ScriptedApi,
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9\n"), encoding="utf-8"))
-    assert main(["chat", api.url]) == 1
+    assert main(["chat", api.url]) == 2
     assert capsys.readouterr().err == (
         "harmony: error: not UTF-8 (at byte 3); type or pipe UTF-8\n"
     )

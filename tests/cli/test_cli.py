@@ -86,6 +86,9 @@ OUTPUTS = [
      "recoveries: 1\n  token 1: no-markup '2024'"),
     ("parse --lenient", FINAL, "[assistant · final]\n2 + 2 = 4.\n\nrecoveries: none"),
     ("parse --lenient", "<|end|>", "no messages\n\nrecoveries: 1\n  token 0: extra-stop '<|end|>'"),
+    ("parse --lenient --recipients functions.get_location",
+     "<|channel|>commentary to=functions.get_locatoin<|message|>{}<|call|>",
+     "[assistant · commentary · to functions.get_locatoin]\n{}\n\nrecoveries: none"),
     ("parse --lenient --recipients functions.a --recipients functions.get_location,b", CALL,
      "[assistant · commentary · to functions.get_location]\n{}\n\n"
      "recoveries: 1\n  token 6: tool-name 'get_location'"),
@@ -116,15 +119,15 @@ OUTPUTS = [
 
 # Arguments and standard input, then the exit code and the line on standard error.
 ERRORS = [
-    ("render nowhere.json", "", 1, "nowhere.json: cannot be read (No such file or directory); "
+    ("render nowhere.json", "", 2, "nowhere.json: cannot be read (No such file or directory); "
      "check the path, or pass - to read standard input"),
-    ("render .", "", 1, ".: cannot be read (Is a directory); "
+    ("render .", "", 2, ".: cannot be read (Is a directory); "
      "check the path, or pass - to read standard input"),
     ("render", " ", 1, "there is no input; expected JSON"),
     ("render", "{", 1, "not valid JSON (line 1, column 2): expected a field name in "
      "double quotes"),
     ("render", "[" * 100_000, 1, "the JSON is nested too deeply to be read"),
-    ("render", "\udcff", 1, "not UTF-8 (at byte 0); save it as UTF-8"),
+    ("render", "\udcff", 2, "not UTF-8 (at byte 0); save it as UTF-8"),
     ("render", "3", 1, "messages: expected a list, found 3"),
     ("render", "{}", 1, "messages: the field is missing; expected a list"),
     ("render", '{"message": []}', 1, "messages: the field is missing, but there is 'message'"),
@@ -327,6 +330,8 @@ def test_help_has_examples(command: str) -> None:
     assert result.code == 0
     assert result.out.startswith(f"usage: harmony {command}".rstrip())
     assert "examples" in result.out
+    if command in ("chat", "generate", "serve"):
+        assert "a GGUF file, a name on the Hugging Face hub" in " ".join(result.out.split())
 
 
 def test_templates_are_those_of_the_demo_model() -> None:

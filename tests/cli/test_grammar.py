@@ -76,6 +76,8 @@ def test_the_grammar_is_printed(chat: Any, capsys: pytest.CaptureFixture[str]) -
             "after '<|channel|>final<|message|>Sunny.<|return|>'; the turn ended",
         ),
         ({}, CALL[:-8], [], 1, "the completion ends before the turn does, after"),
+        ({}, "12 " + "9" * 19, [], 2, "expected token ids"),
+        ({"response_format": {"type": "jsn"}}, SAY, [], 2, "response_format.type: expected"),
         ({}, SAY, ["--tool-choice", "nothing"], 2, "--tool-choice: 'nothing' is not declared"),
         ({"response_format": {"type": "json_object"}}, SAY, [], 1, "token 3 ('Sunny') leaves"),
         ({"response_format": {"type": "json_object"}}, "{FINAL}{}<|return|>", [], 1, "token 0"),
@@ -101,6 +103,7 @@ def test_a_completion_may_stand_in_a_file(
     file = tmp_path / "completion.txt"
     file.write_text(SAY + "\n")
     assert main(["check", chat(), "--completion-file", str(file)]) == 0
-    assert main(["check", chat(), "--completion-file", str(tmp_path / "none")]) == 1
+    assert main(["check", chat(), "--completion-file", str(tmp_path / "none")]) == 2
     assert "cannot be read" in capsys.readouterr().err
+    assert main(["check", str(tmp_path / "none.json"), "--completion", SAY]) == 2
     assert main(["check", chat()]) == 2

@@ -330,7 +330,7 @@ def test_fields_that_are_not_learned_are_a_warning(
     assert "a\\x1b[31m.jsonl:2: not valid JSON" in shown.out
     assert "\x1b" not in shown.out + shown.err
     missing = str(tmp_path / "b\x1b[31m.jsonl")
-    assert main(["prepare", missing, "--output", out]) == 1
+    assert main(["prepare", missing, "--output", out]) == 2
     assert "\x1b" not in capsys.readouterr().err
 
 
@@ -356,8 +356,8 @@ def test_who_watches_sees_a_bar(
 @pytest.mark.parametrize(
     ("options", "code", "problem"),
     [
-        (["rows.csv"], 1, "error: rows.csv: no such file; files that end in .csv are not read"),
-        (["none.jsonl"], 1, "none.jsonl: no such file"),
+        (["rows.csv"], 2, "error: rows.csv: no such file; files that end in .csv are not read"),
+        (["none.jsonl"], 2, "none.jsonl: no such file"),
         (["-"], 2, "standard input cannot be read again to resume; save it to a file"),
         (["none.jsonl", "--pack"], 2, "--pack needs --context-length"),
         (

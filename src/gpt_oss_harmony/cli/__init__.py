@@ -12,8 +12,8 @@
     completion
     chat_conversation, ...    the parts of `chat`
 
-Exit codes: 0, or 1 for bad input, 2 for wrong usage, 130 after Ctrl-C, 141 if the reader of the
-output has closed it. Every error is one line on standard error.
+Exit codes: 0, or 1 for bad input, 2 for wrong usage and for a file that cannot be read, 130 after
+Ctrl-C, 141 if the reader of the output has closed it. Every error is one line on standard error.
 """
 
 from __future__ import annotations
@@ -66,7 +66,6 @@ COMMANDS: tuple[Command, ...] = (
     Completion(lambda: COMMANDS),
 )
 
-BAD_INPUT = 1
 INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
 READER_GONE = 141  # the same with SIGPIPE
 
@@ -104,13 +103,15 @@ def _run(argv: Sequence[str] | None) -> int:
     try:
         arguments.run(arguments)
     except UsageError as error:
-        return _fail(f"{error}; see 'harmony {arguments.command} --help'", BAD_USAGE)
-    except (HarmonyError, InputError) as error:
+        return _fail(f"{error}; see 'harmony {arguments.command} --help'", error.exit_code)
+    except InputError as error:
+        return _fail(str(error), error.exit_code)
+    except HarmonyError as error:
         return _fail(str(error))
     return 0
 
 
-def _fail(problem: str, code: int = BAD_INPUT) -> int:
+def _fail(problem: str, code: int = InputError.exit_code) -> int:
     one_line = Output.printable(" ".join(problem.splitlines()))
     print(f"harmony: error: {one_line}", file=sys.stderr)
     return code

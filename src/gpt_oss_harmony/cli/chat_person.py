@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from .input import InputError
+from .input import UnreadableError
 from .output import Output, Style
 
 SlashCommands = Mapping[str, Sequence[str]]
@@ -89,7 +89,9 @@ class Person:
                 self._output.line()
             return None
         except UnicodeDecodeError as error:
-            raise InputError(f"not UTF-8 (at byte {error.start}); type or pipe UTF-8") from error
+            raise UnreadableError(
+                f"not UTF-8 (at byte {error.start}); type or pipe UTF-8"
+            ) from error
         # With another locale than UTF-8, Python represents bytes as surrogates.
         return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .command import Command, CommandParser, did_you_mean
-from .input import InputError, warn_if_shared
+from .input import InputError, UnreadableError, warn_if_shared
 
 _PREFIX = "HARMONY_"
 _OTHER_VARIABLES = {f"{_PREFIX}ENGINE_API_KEY", f"{_PREFIX}TEST_CHROMIUM"}
@@ -191,7 +191,7 @@ class Configuration:
         try:
             settings: dict[str, Any] = toml.loads(Path(path).read_text("utf-8"))
         except OSError as error:
-            raise InputError(
+            raise UnreadableError(
                 f"--config {path} cannot be read: {error.strerror}; check the path; "
                 "'harmony serve MODEL --print-config > FILE' writes such a file"
             ) from error

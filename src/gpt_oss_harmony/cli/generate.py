@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..conversation.messages import Conversation
 from ..conversation.tool_choice import ToolChoice, ToolMode
+from ..errors import HarmonyError
 from ..written_tokens import written_tokens
 from .command import Command
 from .input import (
     InputError,
+    UnreadableError,
     UsageError,
     add_request,
     named_in_errors,
@@ -94,14 +96,19 @@ class _Check(Command):
         given.add_argument("--completion-file", metavar="FILE", help="a file with the completion")
 
     def run(self, arguments: argparse.Namespace) -> None:
-        grammar = _requested_grammar(arguments)
-        from ..grammar import find_mismatch
+        try:
+            grammar = _requested_grammar(arguments)
+            text = arguments.completion
+            if text is None:
+                text = read_text(arguments.completion_file)
+            tokens = written_tokens(text)
+            from ..grammar import find_mismatch
 
-        text = arguments.completion
-        if text is None:
-            text = read_text(arguments.completion_file)
-        tokens = written_tokens(text)
-        mismatch = find_mismatch(grammar, tokens)
+            mismatch = find_mismatch(grammar, tokens)
+        except UsageError:
+            raise
+        except (HarmonyError, InputError) as error:  # exit code 1 is for completions that fail
+            raise UnreadableError(str(error)) from error
         if mismatch is not None:
             raise InputError(mismatch.explained(tokens))
         Output().line(f"a whole turn of {len(tokens)} tokens")
@@ -161,7 +168,7 @@ class _Generate(Command):
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_model(parser, "the URL of a vLLM, SGLang or llama.cpp server")
+        add_model(parser)
         add_request(parser)
         add_sampling(parser)
         parser.add_argument(

@@ -16,11 +16,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ..apis.chat.input import conversation_from_chat, is_chat
 from ..conversation.messages import Conversation
 from ..errors import HarmonyError
+from .command import BAD_USAGE
 from .output import Output
 
 STANDARD_INPUT = "-"
@@ -39,15 +40,22 @@ _JSON_PROBLEMS = {
 
 
 class InputError(Exception):
-    """The input cannot be read, or is not what the command expects."""
+    """The input is not what the command expects; `file` is the one that the message names."""
+
+    exit_code: ClassVar[int] = 1
+    file: str = ""
+
+
+class UnreadableError(InputError):
+    """A file cannot be read, so that there is nothing to judge; grep and diff exit with 2, too."""
+
+    exit_code = BAD_USAGE
 
 
 class UsageError(InputError):
     """The arguments do not fit together, or one of them has a wrong value."""
 
-
-class _FileError(InputError):
-    """An error that names the file."""
+    exit_code = BAD_USAGE
 
 
 @contextmanager
@@ -56,9 +64,13 @@ def named_in_errors(file: str) -> Iterator[None]:
     try:
         yield
     except (HarmonyError, InputError) as error:
-        if file == STANDARD_INPUT or isinstance(error, (UsageError, _FileError)):
+        is_named = isinstance(error, InputError) and error.file
+        if file == STANDARD_INPUT or isinstance(error, UsageError) or is_named:
             raise
-        raise _FileError(f"{file}: {error}") from error
+        kind = UnreadableError if isinstance(error, UnreadableError) else InputError
+        named = kind(f"{file}: {error}")
+        named.file = file
+        raise named from error
 
 
 def read_text(file: str) -> str:
@@ -68,19 +80,19 @@ def read_text(file: str) -> str:
             if file != STANDARD_INPUT:
                 data = Path(file).read_bytes()
             elif sys.stdin is None:
-                raise InputError("standard input is closed; name a file")
+                raise UnreadableError("standard input is closed; name a file")
             else:
                 if sys.stdin.isatty():
                     print("harmony: reading standard input; Ctrl-D ends it", file=sys.stderr)
                 data = sys.stdin.buffer.read()
             text = data.decode("utf-8-sig")
         except OSError as error:
-            raise InputError(
+            raise UnreadableError(
                 f"cannot be read ({error.strerror or error}); check the path, "
                 "or pass - to read standard input"
             ) from error
         except UnicodeDecodeError as error:
-            raise InputError(f"not UTF-8 (at byte {error.start}); save it as UTF-8") from error
+            raise UnreadableError(f"not UTF-8 (at byte {error.start}); save it as UTF-8") from error
     return text.removesuffix("\r\n" if text.endswith("\r\n") else "\n")
 
 

@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..config import SchemaDialect
 from ..conversation.messages import Role
+from ..engines.installed_models import PROGRAMS
 from ..engines.model_names import ENGINES, is_url
 from ..installation import needing_extra
-from .input import InputError, UsageError, warn_if_shared
+from .input import InputError, UnreadableError, UsageError, warn_if_shared
 from .runtime import engine_options
 
 if TYPE_CHECKING:
@@ -53,14 +54,23 @@ def _port(text: str) -> int:
     return int(text)
 
 
+_ENGINE_URL = "the URL of a vLLM, SGLang or llama.cpp server"
+
+
 def add_model(
-    parser: argparse.ArgumentParser, url: str, *, dest: str = "model", default: str | None = None
+    parser: argparse.ArgumentParser,
+    url: str = _ENGINE_URL,
+    *,
+    dest: str = "model",
+    default: str | None = None,
+    nargs: Literal["?"] | None = None,
 ) -> argparse.Action:
     """Add the argument MODEL; `url` says which URLs it may be."""
-    meaning = f"demo, a folder, a name on the Hugging Face hub, or {url}"
+    meaning = "demo, a folder, a GGUF file, a name on the Hugging Face hub, "
+    meaning += f"{' or '.join(f'{program}:NAME' for program in PROGRAMS)}, or {url}"
     if default:
         meaning += f" (default: {default})"
-    nargs = "?" if default else None
+        nargs = "?"
     return parser.add_argument(dest, metavar="MODEL", nargs=nargs, default=default, help=meaning)
 
 
@@ -197,7 +207,7 @@ def _keys_of_file(option: str, name: str) -> list[str]:
         text = Path(name).read_text("utf-8")
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or "it is no text"
-        raise InputError(
+        raise UnreadableError(
             f"{option} {name} cannot be read: {problem}; name a text file with one key per line"
         ) from error
     return _keys_in(f"{option} {name}", text)

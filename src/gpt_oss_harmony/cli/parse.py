@@ -52,7 +52,8 @@ class _Parse(Command):
             default=[],
             metavar="NAME[,NAME...]",
             help="the recipients that the conversation declares, such as functions.get_weather; "
-            "--lenient corrects other names; repeatable",
+            "--lenient writes a name as here if it differs only in its namespace, in capitals or "
+            "in signs around it, or stands there twice; other names stay as they are; repeatable",
         )
         add_format(
             parser,

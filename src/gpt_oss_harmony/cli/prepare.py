@@ -19,7 +19,7 @@ from ..apis.current_date import TODAY
 from ..config import HeaderStyle
 from ..conversation.content import CHANNELS
 from .command import Command
-from .input import STANDARD_INPUT, InputError, UsageError
+from .input import STANDARD_INPUT, InputError, UnreadableError, UsageError
 from .options import add_color, add_schema_dialect, positive
 from .output import Output
 
@@ -256,7 +256,7 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             raise InputError(f"--output {error}") from error
         except (SourceError, OSError) as error:
             problem = str(error).removeprefix(f"{source}: ")
-            raise InputError(f"{source}: {problem}") from error
+            raise UnreadableError(f"{source}: {problem}") from error
         _report(made, arguments)
 
 

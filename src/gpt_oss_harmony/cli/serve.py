@@ -25,6 +25,7 @@ from .options import (
     add_color,
     add_engine,
     add_mcp,
+    add_model,
     add_port,
     api_keys,
     given_engine_options,
@@ -67,13 +68,7 @@ class _Serve(Command):
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "model",
-            metavar="MODEL",
-            nargs="?",
-            help="demo, a folder, a GGUF file, a name on the Hugging Face hub, ollama:NAME or "
-            "lmstudio:NAME, or the URL of a vLLM, SGLang or llama.cpp server",
-        )
+        add_model(parser, nargs="?")
         parser.add_argument(
             "--host", default="127.0.0.1", help="listen at this address (default: %(default)s)"
         )
