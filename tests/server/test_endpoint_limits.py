@@ -203,6 +203,65 @@ def test_the_bytes_of_a_key_s_requests_are_limited(
     assert not quota._held
 
 
+def test_the_answers_that_a_key_s_clients_do_not_read_are_limited(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that reads nothing has a piece in its connection, and its key no room for more."""
+    quota = site.client.app.state.services.answer_bytes  # type: ignore[attr-defined]
+    monkeypatch.setattr(quota, "_limit", 2 * _PIECE)
+    headers = {"authorization": f"Bearer {site.other}"}
+    content = bytes(3 * _PIECE + 1)
+    file = site.client.post(
+        "/v1/files", headers=headers, files={"file": ("a", content)}, data={"purpose": "user_data"}
+    ).json()["id"]
+    path = f"/v1/files/{file}/content"
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+    }
+    scope |= {"asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http"}
+    scope |= {
+        "query_string": b"",
+        "headers": [(b"authorization", headers["authorization"].encode())],
+    }
+
+    async def never() -> Any:
+        await asyncio.Event().wait()
+
+    async def begun_twice() -> list[list[Any]]:
+        is_read, has_begun = asyncio.Event(), asyncio.Event()
+        sent: list[list[Any]] = [[], []]
+
+        async def ask(client: int) -> None:
+            async def send(message: Any) -> None:
+                sent[client].append(message)
+                if client == 0 and "body" in message:
+                    has_begun.set()
+                    await is_read.wait()
+
+            await site.client.app({**scope}, never, send)
+
+        first = asyncio.create_task(ask(0))
+        await has_begun.wait()
+        await ask(1)
+        assert len(sent[0]) == 2
+        is_read.set()
+        await first
+        return sent
+
+    assert site.client.portal is not None
+    read, refused = site.client.portal.call(begun_twice)
+    assert refused[0]["status"] == 429
+    assert json.loads(refused[1]["body"])["error"]["code"] == "server_busy"
+    pieces = [message["body"] for message in read[1:]]
+    assert (read[0]["status"], b"".join(pieces)) == (200, content)
+    assert [len(piece) for piece in pieces] == [_PIECE, _PIECE, _PIECE, 1]
+    assert not quota._held
+    assert site.client.get(path, headers=headers).content == content
+
+
 def test_what_a_key_s_requests_are_unpacked_to_is_limited(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,3 +368,4 @@ def test_the_quotas_are_those_of_the_page() -> None:
     assert f"{app._SOCKETS} WebSockets" in page
     assert f"{16 * app._LARGE_REQUESTS} MiB" in page
     assert f"{16 * app._DECODED_REQUESTS} MiB of it" in page
+    assert f"in bytes | {16 * app._LARGE_ANSWERS} MiB |" in page

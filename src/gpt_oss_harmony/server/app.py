@@ -90,6 +90,7 @@ _LONG_COLLECTION = 0.1  # seconds, after which the next collections of all objec
 _LEFT_OUT = 9
 _LARGE_REQUESTS = 8  # of the largest size that one key may have at a time
 _DECODED_REQUESTS = 2  # of the largest size, which cost their client almost nothing
+_LARGE_ANSWERS = 32  # of the largest size of a request, which clients of a key have not read
 _SOCKETS = 256  # the most open WebSockets of one key
 _LARGE_MESSAGES = 4  # of WebSockets, which are read at a time, each of another key
 _BACKLOG = 2048  # connections that wait to be accepted
@@ -219,6 +220,9 @@ def _services(
         request_bytes=Quota(_LARGE_REQUESTS * settings.max_request_bytes, "bytes of requests"),
         decoded_bytes=Quota(
             _DECODED_REQUESTS * settings.max_request_bytes, "bytes of compressed requests, unpacked"
+        ),
+        answer_bytes=Quota(
+            _LARGE_ANSWERS * settings.max_request_bytes, "bytes of answers that are not read"
         ),
         sockets=Quota(_SOCKETS, "WebSockets"),
         large_messages=FairSemaphore(_LARGE_MESSAGES, lambda owner: 1),

@@ -2,7 +2,8 @@
 
 A request to such a route has a valid key. A request with a body counts against the limits of the
 key while it runs. A large body is read and validated in a thread. The bodies of one key together
-also have a limit, and those that were compressed a lower one.
+also have a limit, and those that were compressed a lower one. So have the large answers that the
+clients of a key have not read yet.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from fastapi import Request, params
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
-from starlette.datastructures import FormData
+from starlette.datastructures import FormData, Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -23,8 +24,9 @@ from starlette.types import Message, Receive, Scope, Send
 from ..apis.request_body import MANY_ERRORS, RequestBody
 from ..errors import HarmonyError
 from .auth.api_keys import Caller, authenticate, counted
+from .auth.limits import Quota
 from .fair_turns import FairPool
-from .http.errors import ApiError
+from .http.errors import ApiError, error_response
 from .http.json import large_json_response, read_json
 from .http.requests import DECODED, while_connected
 from .unknown_fields import IGNORED_FIELDS, UnknownFields
@@ -34,6 +36,8 @@ _Result = TypeVar("_Result")
 
 _SMALL_BODY = 64 * 1024
 """Bodies up to this many bytes are read directly: starting a thread would take longer."""
+
+_PIECE = 256 * 1024  # bytes of an answer that are sent before its client has read those before
 
 
 async def in_pool(
@@ -75,6 +79,38 @@ async def counted_body(request: Request) -> AsyncGenerator[tuple[Caller, Receive
             yield caller, receive
 
 
+def _sent_in_pieces(
+    scope: Scope, receive: Receive, send: Send, take: Callable[[int], None]
+) -> Send:
+    """Send a large body as its client reads it, and count it until then, or answer 429 instead.
+
+    At once, it would wait in the memory of the connection, uncounted, for a client that may read
+    nothing.
+    """
+    is_refused = False
+
+    async def send_pieces(message: Message) -> None:
+        nonlocal is_refused
+        if message["type"] == "http.response.start":
+            length = int(Headers(raw=message["headers"]).get("content-length", 0))
+            try:
+                take(length if length > _PIECE else 0)
+            except ApiError as error:
+                is_refused = True
+                await error_response(error, scope)(scope, receive, send)
+        body = message.get("body", b"")
+        if is_refused:
+            return
+        if len(body) <= _PIECE:
+            await send(message)
+            return
+        for start in range(0, len(body), _PIECE):
+            more = message.get("more_body", False) or start + _PIECE < len(body)
+            await send({**message, "body": body[start : start + _PIECE], "more_body": more})
+
+    return send_pieces
+
+
 class LimitedRoute(APIRoute):
     """A route for callers with a key; a request with a body counts against its limits."""
 
@@ -86,9 +122,14 @@ class LimitedRoute(APIRoute):
         request = Request(scope, receive)
         async with AsyncExitStack() as running:
             if self.body_field is None:
-                await authenticate(request)
+                caller = await authenticate(request)
             else:
-                _, receive = await running.enter_async_context(counted_body(request))
+                caller, receive = await running.enter_async_context(counted_body(request))
+            answers: Quota = scope["app"].state.services.answer_bytes
+            take = running.enter_context(answers.held_by(caller.owner))
+            send = _sent_in_pieces(
+                scope, receive, send, lambda length: take(min(length, answers.limit))
+            )
             for name, value in scope["path_params"].items():
                 if "\0" in value:
                     problem = "an id has no NUL; send the one that the server gave"

@@ -58,6 +58,7 @@ class Services:
     unknown_fields: UnknownFields
     request_bytes: Quota
     decoded_bytes: Quota
+    answer_bytes: Quota
     sockets: Quota
     large_messages: FairSemaphore
     telemetry: Telemetry | None = None

@@ -31,6 +31,11 @@ class Quota:
         self._noun = noun
         self._held: Counter[str] = Counter()
 
+    @property
+    def limit(self) -> int:
+        """The most that an owner may hold."""
+        return self._limit
+
     def held(self, owner: str) -> int:
         """Return the amount that an owner holds."""
         return self._held[owner]
