@@ -126,7 +126,11 @@ def tab_to(page: Page, wanted: str) -> None:
 def test_everything_can_be_done_with_keys(visitor: Visitor, inspector_url: str) -> None:
     page = visitor.open(inspector_url + fragment("conversation", **DOCUMENT))
     expect(page.get_by_role("tabpanel")).to_contain_text(TABS["conversation"])
-    # To the tokens, through them, and what is known of one.
+    # To the tokens, at once or one Tab after the other; through them, and what is known of one.
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert focused(page).startswith("option")
+    page.get_by_role("button", name="To the tokens").focus()
     tab_to(page, "option")
     page.keyboard.press("Control+End")
     page.keyboard.press("Home")

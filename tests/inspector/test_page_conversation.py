@@ -197,12 +197,17 @@ def test_tools_and_response_formats_are_read(visitor: Visitor, inspector_url: st
 def test_what_is_not_json_is_said_beside_it(page: Page) -> None:
     as_json(page).fill('{"messages": [}')
     expect(page.get_by_role("alert")).to_contain_text("Not valid JSON")
+    expect(summary(page)).to_have_text("Not up to date: these are the tokens before the error.")
+    as_json(page).fill(json.dumps(SUM))
+    expect(page.get_by_role("alert")).to_have_count(0)
+    expect_tokens(page, rendered(SUM))
 
 
 def test_what_is_no_conversation_is_said_with_its_place(visitor: Visitor, page: Page) -> None:
     visitor.expected.append("status of 4")
     as_json(page).fill('{"messages": [{"role": "nobody", "channel": "final", "content": "hi"}]}')
-    expect(page.get_by_role("alert").first).to_contain_text("messages[0].role")
+    expect(page.get_by_role("alert")).to_contain_text("messages[0].role")  # only one
+    expect(summary(page)).to_contain_text("before the error")
 
 
 def test_special_tokens_are_told_from_text(visitor: Visitor, inspector_url: str) -> None:

@@ -225,7 +225,8 @@ SHOWN = {
     *('{"temperature": 20, "sunny": true}', "YYYY-MM-DD"),  # what to write in a field
     '[{"name": "now", "description": "Tells the time.", "parameters": {…}}]',
     '{"name": "list", "json_schema": {…}}',
-    "pip install 'gpt-oss-harmony[inspect]'\nharmony inspect",
+    "git clone https://github.com/gpt-oss-harmony/gpt-oss-harmony && cd gpt-oss-harmony\n"
+    "pip install '.[inspect]'\nharmony inspect",
     *("harmony inspect demo       # ", "harmony inspect MODEL      # "),
 }
 """What is shown in every language."""

@@ -17,6 +17,10 @@ import { counted, digits, phrase, sentence, tokenCount } from "./words.js";
 /** @import { State } from "./state.js" */
 /** @import { Rendering } from "./wire.js" */
 
+const BEFORE_PYTHON = phrase(
+  "No tokens yet: press the button to load Python, above. It takes some 5 to 20 seconds; the tokens then appear here.",
+);
+
 export class ConversationTab {
   #state;
   #latest = new LatestCall();
@@ -61,7 +65,8 @@ export class ConversationTab {
     );
     const looks = element("div", { class: "switches" }, ...tokenLooks(), labelled(phrase("Training mask"), this.#mask));
     const head = element("div", { class: "pane-head" }, this.#summary, this.#copyMenu(), folded(phrase("Options"), options), looks);
-    const body = [this.#problem, this.#lesson, this.#legend, this.#tokens, this.#detail, this.#spoken];
+    const note = element("p", { class: "before-python" }, BEFORE_PYTHON);
+    const body = [this.#problem, note, this.#lesson, this.#legend, this.#tokens, this.#detail, this.#spoken];
     fill(this.#result, head, ...body);
     const first = { title: phrase("Editor"), pane: editor };
     this.#panes = new Panes(first, { title: phrase("Tokens"), pane: this.#result }, 1);
@@ -77,8 +82,9 @@ export class ConversationTab {
     });
     // What the server said was about an earlier text.
     editor.addEventListener("unreadable", () => {
-      this.#problem.hidden = true;
-      this.#result.classList.add("stale");
+      this.#latest.cancel();
+      this.#result.removeAttribute("aria-busy");
+      this.#outdate("");
     });
     apiKey.addEventListener("change", () => this.#latest.now((signal) => this.#render(signal)));
   }
@@ -163,10 +169,23 @@ export class ConversationTab {
   /** @param {ApiError} error */
   #fail(error) {
     const place = error.param === null ? "" : `${error.param}: `;
-    this.#problem.textContent = place + error.message;
-    this.#problem.hidden = false;
+    const isShown = this.#editor.showProblem(error.param, error.message);
+    this.#outdate(isShown ? "" : place + error.message);
+  }
+
+  /**
+   * Mark what is shown as old, without its counts.
+   *
+   * @param {string} problem why; "" if the editor shows it
+   */
+  #outdate(problem) {
+    this.#problem.textContent = problem;
+    this.#problem.hidden = problem === "";
     this.#result.classList.add("stale");
-    this.#editor.showProblem(error.param, error.message);
+    const old = phrase("Not up to date: these are the tokens before the error.");
+    const none = phrase("No tokens: the conversation has an error.");
+    fill(this.#summary, this.#rendering === null ? none : old);
+    this.#panes.result = phrase("Tokens");
   }
 
   /** @param {number} index */

@@ -66,7 +66,7 @@ export class Editor {
   }
 
   /**
-   * Show an error beside its field.
+   * Show an error beside its field; false where the editor has no place for it.
    *
    * @param {string | null} param
    * @param {string} message
@@ -74,6 +74,7 @@ export class Editor {
   showProblem(param, message) {
     if (this.#mode === "form") this.#form.showProblem(param, message);
     else this.#json.showProblem(param, message);
+    return this.#mode === "json" || this.#formHost.isConnected;
   }
 
   /**

@@ -74,7 +74,8 @@ export class GrammarTab {
   #notice = lesson(
     phrase("No grammars here"),
     NO_GRAMMAR,
-    element("pre", {}, "pip install 'gpt-oss-harmony[inspect]'\nharmony inspect"),
+    // Until a package index has the package.
+    element("pre", {}, "git clone https://github.com/gpt-oss-harmony/gpt-oss-harmony && cd gpt-oss-harmony\npip install '.[inspect]'\nharmony inspect"),
   );
 
   /**

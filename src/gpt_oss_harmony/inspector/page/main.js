@@ -198,6 +198,13 @@ function acceptPastes() {
   });
 }
 
+/** Put the focus on the tokens of the tab that is shown, or on the tab where it has none. */
+function focusTokens() {
+  const stops = byId("tabs").querySelectorAll('[role="option"][tabindex="0"]');
+  const shown = /** @type {HTMLElement[]} */ ([...stops]).find((stop) => stop.checkVisibility());
+  (shown ?? byId(`tab-${tabs.chosen}`)).focus();
+}
+
 /** @param {string} id */
 function byId(id) {
   return /** @type {HTMLElement} */ (document.getElementById(id));
@@ -218,8 +225,10 @@ const isPlayground = document.documentElement.dataset.python !== undefined;
 const name = element("h1", {}, "harmony ", element("span", {}, isPlayground ? "playground" : "inspect"));
 const shareButton = button(phrase("Share"), () => share.open());
 const actions = [exampleMenu(), openButton(), shareButton, languageSwitch(state), themeSwitch()];
+const skip = button(phrase("To the tokens"), focusTokens, { class: "skip" });
 fill(
   byId("top"),
+  skip,
   element("div", { class: "bar" }, name, version, list, element("div", { class: "actions" }, ...actions)),
   keyBar,
 );

@@ -22,7 +22,11 @@ export async function startPython(python, host) {
   host.append(bar);
   try {
     const missing = await python.missing();
-    if (missing > 0) await agreed(bar, missing);
+    if (missing > 0) {
+      document.documentElement.dataset.waits = "";
+      await agreed(bar, missing);
+      delete document.documentElement.dataset.waits;
+    }
     await load(python, bar);
     bar.remove();
   } catch (error) {

@@ -1,4 +1,4 @@
-/** The settings of sampling; the server's default counts for an empty field. */
+/** The settings of sampling; an empty field shows what counts then, here as on our servers. */
 
 import { element, labelled, select } from "./element.js";
 import { phrase } from "./words.js";
@@ -18,8 +18,8 @@ export class SamplingForm {
   /** @type {Effort} */
   effort = "";
   #maxTokens = numberField({ min: 1, step: 1, value: MAX_TOKENS, required: true });
-  #temperature = numberField({ min: 0, max: 2, step: "any" });
-  #seed = numberField({ step: 1 });
+  #temperature = numberField({ min: 0, max: 2, step: "any", placeholder: "1" });
+  #seed = numberField({ step: 1, placeholder: phrase("random") });
   #grammar = element("input", { type: "checkbox" });
   #noGrammar = element("p", { class: "summary", hidden: true });
 
@@ -76,7 +76,7 @@ export class SamplingForm {
 
 /** @param {import("./element.js").Attributes} attributes */
 function numberField(attributes) {
-  return element("input", { type: "number", placeholder: phrase("server default"), ...attributes });
+  return element("input", { type: "number", ...attributes });
 }
 
 /** @param {HTMLInputElement} field */
