@@ -117,6 +117,18 @@ OUTPUTS = [
     ("--version", "", f"harmony {gpt_oss_harmony.__version__}"),
 ]  # fmt: skip
 
+# JSON for `schema`, then its output and its warning.
+UNKNOWN_TYPES = [
+    ('{"type": "objct"}', "any", '"objct" is not the name of a type; write "object"'),
+    ('{"type": "object", "properties": {"type": {"type": ["sting", "null"]}}}',
+     "{\ntype?: null,\n}", '"sting" is not the name of a type; write "string"'),
+    ('{"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "xyz"}}}}',
+     "type f = (_: {\na?: any,\n}) => any;",
+     '"xyz" is not the name of a type; write one of array, boolean, integer, null, number, '),
+    ('{"enum": ["a"], "default": {"type": "objct"}}', '"a"', ""),
+]  # fmt: skip
+
+
 # Arguments and standard input, then the exit code and the line on standard error.
 ERRORS = [
     ("render nowhere.json", "", 2, "nowhere.json: cannot be read (No such file or directory); "
@@ -261,6 +273,14 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("command", "stdin", "written"), OUTPUTS)
 def test_outputs(command: str, stdin: str, written: str) -> None:
     assert run(command, stdin) == Result(0, f"{written}\n", "")
+
+
+@pytest.mark.parametrize(("stdin", "written", "problem"), UNKNOWN_TYPES)
+def test_unknown_types_of_a_schema_are_a_warning(stdin: str, written: str, problem: str) -> None:
+    result = run("schema", stdin)
+    assert result[:2] == (0, f"{written}\n")
+    assert result.err.startswith(f"harmony: warning: {problem}" if problem else "")
+    assert result.err.count("\n") == bool(problem)
 
 
 @pytest.mark.parametrize(("command", "stdin", "code", "problem"), ERRORS)

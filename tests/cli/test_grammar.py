@@ -75,6 +75,7 @@ def test_the_grammar_is_printed(chat: Any, capsys: pytest.CaptureFixture[str]) -
             1,
             "after '<|channel|>final<|message|>Sunny.<|return|>'; the turn ended",
         ),
+        ({}, SAY.replace("return", "call"), [], 1, "'; allowed there: '<|return|>', '!', "),
         ({}, CALL[:-8], [], 1, "the completion ends before the turn does, after"),
         ({}, "12 " + "9" * 19, [], 2, "expected token ids"),
         ({"response_format": {"type": "jsn"}}, SAY, [], 2, "response_format.type: expected"),

@@ -168,6 +168,11 @@ def iso_date(text: str) -> str:
     raise argparse.ArgumentTypeError(f"{text!r} is not a date; write it as YYYY-MM-DD")
 
 
+def warn(problem: str) -> None:
+    """Write a warning to standard error."""
+    print(f"harmony: warning: {Output.printable(problem)}", file=sys.stderr)
+
+
 def warn_if_shared(option: str, name: str) -> None:
     """Warn about a file with secrets that other users of this machine can read."""
     try:
@@ -176,4 +181,4 @@ def warn_if_shared(option: str, name: str) -> None:
         return  # who reads it reports why it cannot be read
     if os.name == "posix" and stat.S_ISREG(mode) and mode & (stat.S_IRGRP | stat.S_IROTH):
         problem = f"other users can read {option} {name}, which has secrets; run 'chmod 600' on it"
-        print(f"harmony: warning: {Output.printable(problem)}", file=sys.stderr)
+        warn(problem)

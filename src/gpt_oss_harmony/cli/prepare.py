@@ -19,7 +19,7 @@ from ..apis.current_date import TODAY
 from ..config import HeaderStyle
 from ..conversation.content import CHANNELS
 from .command import Command
-from .input import STANDARD_INPUT, InputError, UnreadableError, UsageError
+from .input import STANDARD_INPUT, InputError, UnreadableError, UsageError, warn
 from .options import add_color, add_schema_dialect, positive
 from .output import Output
 
@@ -285,7 +285,7 @@ def _check(arguments: argparse.Namespace) -> None:
     for name in arguments.channels or ():
         close = difflib.get_close_matches(name.casefold(), CHANNELS, 1)
         if close and name not in CHANNELS:  # a channel may have any name
-            _warn(f"--channels {name}: did you mean {close[0]}?")
+            warn(f"--channels {name}: did you mean {close[0]}?")
 
 
 def _settings(arguments: argparse.Namespace) -> PrepareSettings:
@@ -349,16 +349,12 @@ def _report(made: Preparation, arguments: argparse.Namespace) -> None:
         problem = f"{rejected}, more than --max-rejected {100 * allowed:g}%"
         raise InputError(f"{arguments.file}: {problem}; {place} has the reasons")
     if allowed is None and report.rejected_share > _MANY_REJECTED:
-        _warn(f"{rejected}; {place} has the reasons")
+        warn(f"{rejected}; {place} has the reasons")
     if report.unused and not arguments.quiet:
         names = ", ".join(name for name, _ in report.unused.most_common(_UNUSED_SHOWN))
         others = len(report.unused) - _UNUSED_SHOWN
         names += f" and {others:,} others" if others > 0 else ""
-        _warn(f"fields that are in no example: {names}; the report counts them")
-
-
-def _warn(problem: str) -> None:
-    print(f"harmony: warning: {Output.printable(problem)}", file=sys.stderr)
+        warn(f"fields that are in no example: {names}; the report counts them")
 
 
 def _no_examples(made: Preparation, is_quiet: bool) -> str:

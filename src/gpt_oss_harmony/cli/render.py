@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from collections.abc import Iterator
 from importlib import resources
@@ -16,9 +17,10 @@ from ..rendering.renderer import SegmentKind
 from ..rendering.system_prompt import tool_declaration
 from ..typescript.json_text import JsonValue
 from ..typescript.reference_dialect import reference_schema_to_typescript
+from ..typescript.references import type_problem, unknown_types
 from ..typescript.writer import schema_to_typescript
 from .command import Command
-from .input import InputError, add_file, add_request, named_in_errors, read_json, read_request
+from .input import InputError, add_file, add_request, named_in_errors, read_json, read_request, warn
 from .options import add_color, add_format, add_schema_dialect, role_named, role_names
 from .output import Output, json_lines, style_of
 
@@ -131,6 +133,9 @@ class _Schema(Command):
         raw, _ = read_json(arguments.file)
         with named_in_errors(arguments.file):
             Output().line("\n\n".join(_types(raw, arguments.schema_dialect)))
+        unknown = itertools.chain.from_iterable(map(unknown_types, _schemas(raw)))
+        for name in itertools.islice(unknown, 1):
+            warn("; ".join(type_problem(name)))
 
 
 SCHEMA = _Schema()
@@ -188,6 +193,16 @@ class _Template(Command):
 
 
 TEMPLATE = _Template()
+
+
+def _schemas(raw: JsonValue) -> Iterator[JsonValue]:
+    """Return a schema, or those of the parameters of tools."""
+    for tool in raw if isinstance(raw, list) else [raw]:
+        if not isinstance(tool, dict):
+            continue
+        described = tool.get("function", tool) if tool.get("type") == "function" else tool
+        is_tool = isinstance(described, dict) and isinstance(described.get("name"), str)
+        yield described.get("parameters") if is_tool and isinstance(described, dict) else tool
 
 
 def _types(raw: JsonValue, dialect: SchemaDialect) -> Iterator[str]:

@@ -14,7 +14,7 @@ from llguidance import LLExecutor, LLMatcher, LLParserLimits
 from ..encoding import load_harmony_encoding
 from ..errors import wrong_type
 from ..rendering.cache import SharedCache
-from ..tokens.special_tokens import VOCABULARY_SIZE
+from ..tokens.special_tokens import FIRST_SPECIAL, VOCABULARY_SIZE
 from ..tokens.tokenizer import collection_of_ids
 from .engine_trial import ENGINE_FUEL
 from .errors import GrammarError
@@ -389,7 +389,9 @@ class Mismatch(NamedTuple):
         """
         decode = load_harmony_encoding("HarmonyGptOss").decode
         allowed = self.allowed
-        shown = ", ".join(repr(decode([token])) for token in allowed[:_SHOWN_ALLOWED])
+        # Special tokens first: beside thousands of texts, they say how the body may end.
+        first = sorted(allowed, key=lambda token: token < FIRST_SPECIAL)[:_SHOWN_ALLOWED]
+        shown = ", ".join(repr(decode([token])) for token in first)
         hidden = len(allowed) - _SHOWN_ALLOWED
         more = f" and {hidden:,} more" if hidden > 0 else ""
         expected = f"allowed there: {shown}{more}" if allowed else "the turn ended before it"

@@ -5,8 +5,10 @@ A `$ref` that is recursive, or that points nowhere, is replaced by a type name.
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
+from collections.abc import Iterator
 from urllib.parse import unquote
 
 from .comments import text_of
@@ -30,6 +32,43 @@ NAMED_SCHEMAS = frozenset({"patternProperties", "properties"})
 _NESTING = ONE_SCHEMA | MANY_SCHEMAS | NAMED_SCHEMAS | {"$ref"}
 _NOTES = frozenset({"default", "description", "examples", "nullable", "title"})
 _SHAPES = {"const", "enum", "type"} | ONE_SCHEMA | MANY_SCHEMAS | NAMED_SCHEMAS
+
+
+TYPE_NAMES = ("array", "boolean", "integer", "null", "number", "object", "string")
+
+
+def type_problem(name: JsonValue) -> tuple[str, str]:
+    """Return what is wrong with the name of a type, and the remedy.
+
+    >>> type_problem("objct")
+    ('"objct" is not the name of a type', 'write "object"')
+    """
+    close = difflib.get_close_matches(name.lower(), TYPE_NAMES, 1) if isinstance(name, str) else []
+    remedy = f'write "{close[0]}"' if close else f"write one of {', '.join(TYPE_NAMES)}"
+    return f"{json.dumps(name)[:100]} is not the name of a type", remedy
+
+
+def unknown_types(schema: JsonValue) -> Iterator[JsonValue]:
+    """Return the values of `type` that name no type, in a schema and in those inside of it.
+
+    >>> list(unknown_types({"type": "array", "items": {"type": ["sting", "null"]}}))
+    ['sting']
+    """
+    waiting = [schema]
+    while waiting:
+        schema = waiting.pop()
+        if not isinstance(schema, dict):
+            continue
+        if "type" in schema:
+            names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+            yield from (name for name in names if name not in TYPE_NAMES)
+        for keyword, value in schema.items():
+            if isinstance(value, list) and keyword in MANY_SCHEMAS:
+                waiting += value
+            elif keyword in ONE_SCHEMA:
+                waiting.append(value)
+            elif isinstance(value, dict) and keyword in NAMED_SCHEMAS | {"$defs", "definitions"}:
+                waiting += value.values()
 
 
 def inline_references(schema: JsonValue) -> JsonValue:

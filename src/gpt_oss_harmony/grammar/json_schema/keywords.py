@@ -6,12 +6,11 @@ checks the values of keywords, and notes keywords that no grammar can enforce as
 
 from __future__ import annotations
 
-import difflib
-import json
 from collections.abc import Iterator
 from fractions import Fraction
 
 from ...typescript.json_text import JsonValue, Schema
+from ...typescript.references import type_problem
 from ..errors import GrammarError, Report, raise_error
 from .budget import spend
 from .constraints import TYPES, Constraints, Refusal, canonical, exact, higher, lower
@@ -152,10 +151,7 @@ def _invalid(read: Constraints, keyword: str, expected: str) -> GrammarError:
 
 
 def _wrong_type(read: Constraints, name: JsonValue) -> GrammarError:
-    known = sorted((*TYPES, "integer"))
-    close = difflib.get_close_matches(name.lower(), known, 1) if isinstance(name, str) else []
-    remedy = f'write "{close[0]}"' if close else f"write one of {', '.join(known)}"
-    problem = f"{json.dumps(name)[:100]} is not the name of a type"
+    problem, remedy = type_problem(name)
     return GrammarError(problem, remedy=remedy, pointer=read.pointer_to("type"))
 
 
