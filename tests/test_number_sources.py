@@ -142,6 +142,8 @@ def test_limits_are_read_from_the_code(sources: Any, limit: str, value: float) -
     [
         ("50.000, 1.5 и 5 минут", "50.000, 1.5, five minutes", ""),
         ("50\u00a0000, 1,5 and 0,125", "50,000, 1.5 and 0.125", ""),
+        ("1,000 и 1,5", "1.000 and 1.5", ""),
+        ("50,000", "50,000", "missing ['50000'], added ['50.000']"),
         ("50 000, 429", "50,000", "missing [], added ['429']"),
         ("最大5万", "up to 50,000", "missing ['50000'], added []"),
         ("トークンは20個", "20 tokens", ""),

@@ -390,27 +390,32 @@ def translated_pages() -> Iterator[tuple[str, str, str]]:
 
 def translation_problems(name: str, text: str, english: str) -> Iterator[str]:
     """Describe sections of a translation that have other figures than those of the English page."""
+    mark = r"\s" if name.endswith(".ru.md") else r"[,\s]"
     for ours, theirs in zip(read_sections(text), read_sections(english), strict=False):
-        missing, added = differing_figures(ours, theirs)
+        missing, added = differing_figures(ours, theirs, mark)
         if missing or added:
             yield f"{name}: #{theirs.anchor}: missing {sorted(missing)}, added {sorted(added)}"
 
 
-def differing_figures(ours: Section, english: Section) -> tuple[Counter[str], Counter[str]]:
+def differing_figures(
+    ours: Section, english: Section, mark: str
+) -> tuple[Counter[str], Counter[str]]:
     """Return the English figures that a translated section lacks, and those that it adds.
+
+    `mark` stands between its thousands: in Russian a comma only stands before decimals.
 
     A translation may write a figure for an English word, as in "five minutes" and "5分", so
     figures up to twelve may be added.
     """
-    found, expected = _figures(ours.text), _figures(english.text)
+    found, expected = _figures(ours.text, mark), _figures(english.text)
     added = {figure: count for figure, count in (found - expected).items() if float(figure) > 12}
     return expected - found, Counter(added)
 
 
-def _figures(text: str) -> Counter[str]:
+def _figures(text: str, mark: str = r"[,\s]") -> Counter[str]:
     spelled = (match[0] for match in _TRANSLATED.finditer(prose(text)))
     # A mark before three digits stands between thousands, but not after a single 0.
-    figures = (re.sub(r"(?<=\d)(?<!^0)[,\s](?=\d{3}\b)", "", figure) for figure in spelled)
+    figures = (re.sub(rf"(?<=\d)(?<!^0){mark}(?=\d{{3}}\b)", "", figure) for figure in spelled)
     return Counter(figure.replace(",", ".") for figure in figures)
 
 
