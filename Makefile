@@ -312,7 +312,7 @@ rl: $(VENV)/.installed-dev-all ## Teach the demo model what it gets wrong, with 
 rl-rerendered: $(VENV)/.installed-dev-all ## Compare gradients of sampled tokens with those of rendered ones
 	PYTHONPATH=scripts $(BIN)/python -m reinforcement.rerendering $(RL)
 
-trainers: $(VENV)/.installed-dev $(TRAINERS_VENV)/.installed $(LLAMA_FACTORY_VENV)/.installed ## Run the guide to trainers with their packages, and train with LLaMA-Factory, on the CPU
+trainers: $(VENV)/.installed-dev $(TRAINERS_VENV)/.installed $(LLAMA_FACTORY_VENV)/.installed ## Run the guide to trainers with their packages, and train with LLaMA-Factory, on the CPU (5 GB)
 	HARMONY_TEST_ALL=1 $(TRAINERS_VENV)/bin/python -m pytest -q tests/training/test_trainers_guide.py \
 	tests/training/test_renderers.py
 	$(BIN)/python scripts/trainers/llama_factory.py $(LLAMA_FACTORY_VENV)/bin/python
