@@ -688,6 +688,11 @@ def test_an_encoding_is_needed() -> None:
         StreamableParser("HarmonyGptOss", ASSISTANT)  # type: ignore[arg-type]
 
 
+def test_one_name_as_tools_is_an_error_that_shows_the_list() -> None:
+    with pytest.raises(TypeError, match=r'such as \["functions.f"\], not a str'):
+        StreamableParser(ENCODING, ASSISTANT, strict=False, tools="functions.f")
+
+
 def test_parsers_of_one_encoding_do_not_share_state() -> None:
     one, other = StreamableParser(ENCODING, None), StreamableParser(ENCODING, ASSISTANT)
     one.process_many(tokens_of("<|start|>user<|message|>Hi"))

@@ -95,6 +95,10 @@ class StreamableParser:
                 f"encoding must be a HarmonyEncoding, not {type(encoding).__name__}; "
                 'get it from load_harmony_encoding("HarmonyGptOss")'
             )
+        if isinstance(tools, str):
+            raise TypeError(
+                f'tools must be a list of recipients, such as ["{tools:.60}"], not a str'
+            )
         transitions = STRICT_TRANSITIONS
         if not strict:
             # Imported on first use, which saves programs that parse strictly 10 ms at their start.

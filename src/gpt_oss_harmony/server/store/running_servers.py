@@ -79,8 +79,8 @@ class _FileLease(Lease):
         except sqlite3.OperationalError as error:
             lock.close()
             raise StoreInUseError(
-                f"another server uses the database of {self._path}; give this server its own file, "
-                "or use PostgreSQL for both"
+                f"another server uses the database of {self._path}; give this server its own file "
+                "with --database, or use PostgreSQL for both"
             ) from error
         self._lock = lock
 
