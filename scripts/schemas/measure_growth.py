@@ -20,6 +20,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -51,10 +52,11 @@ COUNTS = (10, 40, 160, 640)
 SOURCES = ("Glaiveai2K", "Github_easy", "Github_medium")
 """Groups of schemas. The first are of functions."""
 
-SETS = {1: 96, 16: 20, 128: 2}
+SETS = {1: 48, 16: 12, 128: 1}
 """How many sets of each size are compiled."""
 
 ROUNDS = 3
+OPTIONS = TurnOptions(on_unsupported="loosen", tool_choice="required")
 
 
 def growth() -> Iterator[str]:
@@ -91,19 +93,13 @@ class Times(NamedTuple):
 
 def tool_times(schemas: list[Any]) -> Times:
     """Return the best times of several rounds, each with empty caches."""
-    options = TurnOptions(on_unsupported="loosen", tool_choice="required")
+    options = OPTIONS
     conversation, other = with_tools(schemas), with_tools([*schemas[1:], schemas[0]])
-    frame = turn_constraint(with_tools([{} for _ in schemas]), options).grammar
-    approximate = {"coerce_one_of": True, "lenient": True}  # else llguidance refuses some
-    rest = iter([{"x-guidance": approximate, **schema} for schema in schemas])
-    alone = "\n".join(
-        f"{line.partition('%json')[0]}%json {json.dumps(next(rest))}" if "%json" in line else line
-        for line in frame.splitlines()
-    )
+    alone = alone_grammar(schemas)
     rounds: list[Times] = []
     for _ in range(ROUNDS):
         empty_caches()
-        engine_alone = milliseconds(partial(Matcher, f"{alone}\n"))
+        engine_alone = milliseconds(partial(Matcher, alone))
         rewriting = milliseconds(partial(turn_constraint, conversation, options))
         grammar = turn_constraint(conversation, options).grammar
         engine = milliseconds(partial(Matcher, f"{grammar}\n"))
@@ -111,6 +107,29 @@ def tool_times(schemas: list[Any]) -> Times:
         again = milliseconds(lambda: Matcher(turn_constraint(other, options).grammar))
         rounds.append(Times(engine_alone, rewriting, engine, again))
     return Times(*map(min, zip(*rounds, strict=True)))
+
+
+def alone_grammar(schemas: list[Any]) -> str:
+    """Return the grammar of a turn with the schemas as they are."""
+    frame = turn_constraint(with_tools([{} for _ in schemas]), OPTIONS).grammar
+    approximate = {"coerce_one_of": True, "lenient": True}  # else llguidance refuses some
+    rest = iter([{"x-guidance": approximate, **schema} for schema in schemas])
+    lines = [
+        f"{line.partition('%json')[0]}%json {json.dumps(next(rest))}" if "%json" in line else line
+        for line in frame.splitlines()
+    ]
+    return "\n".join([*lines, ""])
+
+
+def schemas_of(paths: list[Path]) -> Iterator[Any]:
+    """Yield the schemas that llguidance alone can compile."""
+    for path in paths:
+        schema = json.loads(path.read_text(encoding="utf-8"))["schema"]
+        try:
+            Matcher(alone_grammar([schema]))
+        except GrammarError:
+            continue
+        yield schema
 
 
 def with_tools(schemas: list[Any]) -> Conversation:
@@ -156,8 +175,8 @@ def real_tools(folder: Path) -> Iterator[str]:
     yield f"|---|{'--:|' * (len(heads) + 3)}"
     for size, sets in SETS.items():
         for source in SOURCES:
-            paths = sorted(data.glob(f"{source}---*.json"), key=_digest)[: sets * size]
-            schemas = [json.loads(path.read_text(encoding="utf-8"))["schema"] for path in paths]
+            paths = sorted(data.glob(f"{source}---*.json"), key=_digest)
+            schemas = list(islice(schemas_of(paths), sets * size))
             times = [tool_times(schemas[at * size : (at + 1) * size]) for at in range(sets)]
             cells = [
                 *(f"{median(one):.1f} ms" for one in list(zip(*times, strict=True))[:3]),
