@@ -714,8 +714,33 @@ MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     ),
     "one message for a list": (
         lambda: A_CONVERSATION.from_messages(a_message()),
+        TypeError,
+        r"messages must be a list of messages, not Message; write \[message\]",
+    ),
+    "a number for messages": (
+        lambda: A_CONVERSATION.from_messages(5),
+        TypeError,
+        "messages must be a list of messages, not int",
+    ),
+    "a fraction for a token": (
+        lambda: AN_ENCODING.parse_messages_from_completion_tokens([1.5]),
+        TypeError,
+        "cannot be interpreted as an integer; write an id such as 200006",
+    ),
+    "a fraction to decode": (
+        lambda: AN_ENCODING.decode([1.5]),
+        VocabularyError,
+        r"must be an integer, not 1.5 .float.; write an id such as 200006",
+    ),
+    "a list for a schema": (
+        lambda: ToolDescription.new("f", "d", parameters=[1]),  # type: ignore[arg-type]
         pydantic.ValidationError,
-        "expected a Message; a conversation is a list of them",
+        r"a JSON Schema is an object, such as \{.type.: .object.\}",
+    ),
+    "an effort misspelt": (
+        lambda: SystemContent.new().with_reasoning_effort("high"),  # type: ignore[arg-type]
+        ValueError,
+        "'high' is not a reasoning effort .known: 'Low', 'Medium', 'High'.; did you mean 'High'?",
     ),
     "no content": (
         lambda: A_MESSAGE.from_role_and_content(Role.USER, None),

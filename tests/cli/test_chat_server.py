@@ -314,7 +314,7 @@ def test_no_server(talk: Talk) -> None:
     result = talk("hi\n", url="127.0.0.1:1")
     assert (result.code, result.out) == (1, "")
     assert result.err.startswith("harmony: error: cannot connect to http://127.0.0.1:1/v1/models: ")
-    assert result.err.endswith("; is the server running there?\n")
+    assert result.err.endswith("; start the server there, or correct the URL\n")
     assert result.err.count("\n") == 1
 
 

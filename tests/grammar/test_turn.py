@@ -138,6 +138,7 @@ def test_tool_choice_is_obeyed(choice: Any, allowed: set[str]) -> None:
     ("chat", "choice", "problem"),
     [
         (TOOLS, "any", "tool_choice: expected one of none, auto, required"),
+        (TOOLS, "requird", "found 'requird'; did you mean required?"),
         (TOOLS, 5, "tool_choice: expected an object, found 5"),
         (TOOLS, {"type": "function"}, "tool_choice.name: the field is missing"),
         (TOOLS, {"type": "function", "name": "news"}, "'news' is not declared; declared tools:"),
@@ -158,6 +159,9 @@ def test_tool_choice_is_obeyed(choice: Any, allowed: set[str]) -> None:
 def test_impossible_choices_are_refused(chat: Conversation, choice: Any, problem: str) -> None:
     with pytest.raises(GrammarError, match=re.escape(problem)):
         turn_grammar(chat, TurnOptions(tool_choice=choice))
+    if "declared" not in problem:
+        with pytest.raises(GrammarError, match=re.escape(problem)):
+            TurnOptions(tool_choice=choice)
 
 
 # Options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -23,6 +24,15 @@ class ReasoningEffort(str, Enum):
     LOW = "Low"
     MEDIUM = "Medium"
     HIGH = "High"
+
+    @classmethod
+    def _missing_(cls, value: object) -> ReasoningEffort:
+        known = [effort.value for effort in cls]
+        close = difflib.get_close_matches(str(value).capitalize(), known, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(
+            f"{value!r} is not a reasoning effort (known: {', '.join(map(repr, known))}){hint}"
+        )
 
 
 class ChannelConfig(BaseModel):
@@ -135,7 +145,12 @@ class SystemContent(_ToolContent):
         return self
 
     def with_reasoning_effort(self, reasoning_effort: ReasoningEffort) -> SystemContent:
-        """Set how much the model reasons before it answers, in place."""
+        """Set how much the model reasons before it answers, in place.
+
+        Raises `ValueError` for an unknown effort. None leaves the line out, as in openai-harmony.
+        """
+        if reasoning_effort is not None:
+            reasoning_effort = ReasoningEffort(reasoning_effort)
         self.reasoning_effort = reasoning_effort
         return self
 

@@ -250,7 +250,13 @@ class Conversation(BaseModel):
     @classmethod
     def from_messages(cls, messages: Sequence[Message]) -> Conversation:
         """Make a conversation of `messages`."""
-        return cls(messages=list(messages))
+        try:
+            return cls(messages=list(messages))
+        except (TypeError, ValidationError):
+            if isinstance(messages, (Message, str, Mapping)) or not isinstance(messages, Iterable):
+                remedy = "write [message]"
+                raise wrong_type("messages", "a list of messages", messages, remedy) from None
+            raise
 
     def __iter__(self) -> Iterator[Message]:  # type: ignore[override]
         """Iterate over the messages (pydantic's own iterator yields pairs of field and value)."""

@@ -29,6 +29,8 @@ class ToolDescription(BaseModel):
     def _object_schema(cls, value: object) -> object:
         if isinstance(value, bool):
             return {"type": "object"} if value else {"type": "object", "not": {}}
+        if isinstance(value, (list, str, int, float)):
+            raise ValueError('a JSON Schema is an object, such as {"type": "object"}')
         return value
 
     @classmethod

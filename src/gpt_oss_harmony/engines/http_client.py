@@ -99,9 +99,9 @@ class HttpClient:
                     async for answer in answers:
                         yield answer
                 return
-            except _UnansweredError:
+            except _UnansweredError as error:
                 if pause is None or self._closed:
-                    raise
+                    raise EngineError(str(error), retryable=True) from error.__cause__
             await asyncio.sleep(pause)
 
     async def _ask_once(
@@ -167,7 +167,8 @@ def _broken(url: str, error: Exception, *, answered: bool) -> EngineError:
     cause = str(error) or type(error).__name__
     if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
         return _UnansweredError(
-            f"cannot connect to {url}: {cause}; is the server running there?", retryable=True
+            f"cannot connect to {url}: {cause}; start the server there, or correct the URL",
+            retryable=True,
         )
     if not isinstance(error, httpx2.TransportError) or isinstance(
         error, httpx2.UnsupportedProtocol

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from ..conversation.content import DeveloperContent
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Message, declared_tools
-from ..conversation.tool_choice import ToolChoice, named_tools
+from ..conversation.tool_choice import ToolChoice, ToolMode, named_tools
 from ..errors import ConversationError, wrong_type
 from .errors import GrammarError
 from .json_schema.budget import STEP_LIMIT
@@ -87,6 +88,7 @@ class TurnOptions:
                 remedy='write {"type": "json_schema", "name": "answer", "schema": ...}; a pydantic '
                 "model has model_json_schema()",
             )
+        self.read_tool_choice()
         bounds = [
             (name, getattr(self, name))
             for name in ("reasoning_tokens", "reasoning_messages", "text_tokens", "schema_steps")
@@ -144,7 +146,10 @@ class TurnOptions:
             mode, tools, _ = named_tools(JsonField(self.tool_choice, "tool_choice"))
             return ToolChoice(mode, None if tools is None else tuple(map(_tool_name, tools)))
         except ConversationError as error:
-            raise GrammarError(str(error)) from error
+            given = self.tool_choice if isinstance(self.tool_choice, str) else ""
+            close = difflib.get_close_matches(given, get_args(ToolMode), 1)
+            remedy = f"did you mean {close[0]}?" if close else ""
+            raise GrammarError(str(error), remedy=remedy) from error
 
 
 # Calls

@@ -90,10 +90,8 @@ class PromptWriter:
             try:
                 # The values are capitalised, as in openai-harmony; the prompt has small letters.
                 yield f"Reasoning: {ReasoningEffort(effort).value.lower()}"
-            except ValueError:
-                efforts = ", ".join(repr(item.value) for item in ReasoningEffort)
-                problem = f"{effort!r} is not a reasoning effort (known: {efforts})"
-                raise ConversationError(problem, field="reasoning_effort") from None
+            except ValueError as error:
+                raise ConversationError(str(error), field="reasoning_effort") from None
         if content.tools:
             yield self._tools_section(content.tools, dialect)
         channels = content.channel_config

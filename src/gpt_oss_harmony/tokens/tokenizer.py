@@ -221,7 +221,7 @@ def advice(token: object) -> str:
         return "; encode() turns text into token ids"
     if isinstance(token, Iterable):
         return "; pass one row of a batch, such as batch[0]; process_many() takes a list of ids"
-    return ""
+    return "; write an id such as 200006"
 
 
 def _outside(token: int) -> str:
