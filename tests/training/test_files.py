@@ -352,8 +352,13 @@ def test_other_rows_or_options_do_not_mix(tmp_path: Path) -> None:
     prepare(source, out, workers=1)
     with pytest.raises(SourceError, match="examples of other rows or with other options"):
         prepare(source, out, PrepareSettings(TrainingOptions(turns="last")), workers=1)
+    changed = PrepareSettings(TrainingOptions(turns="last", context_length=99), pack=True)
+    with pytest.raises(
+        SourceError, match=r'\(turns was "all", is "last", context_length was null,'
+    ):
+        prepare(source, out, changed, workers=1)
     write_jsonl(source, ROWS[:3])
-    with pytest.raises(SourceError, match="other rows"):
+    with pytest.raises(SourceError, match=r"other options \(\S*rows.jsonl changed\); give"):
         prepare(source, out, workers=1)
     with pytest.raises(SourceError, match="is not empty"):
         prepare(source, tmp_path, workers=1)

@@ -269,6 +269,7 @@ FOUND: list[tuple[dict[str, Any], str, str]] = [
     (calling('{"city": 7}'), "calls", "break its declared parameters"),
     (calling("{}", "g"), "calls", "'g' is called, but not declared"),
     (answering(" "), "empty", "an answer has no text"),
+    (answering("a \ud83c b"), "damaged", r"half of a character, .ud83c, would be learned as"),
     ({**answering("{}"), "response_format": FORMAT}, "format", "breaks its response format"),
     (
         {**answering("[]"), "response_format": {"type": "json_object"}},

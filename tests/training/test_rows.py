@@ -270,11 +270,17 @@ REFUSED: list[tuple[Any, str]] = [
         {"messages": [{"who": "human", "value": "hi"}]},
         r"messages\[0\].role: the field is missing; the fields of the message are 'who', 'value'",
     ),
-    ({"messages": "[{"}, "messages: expected a value or its JSON as text, found '\\[{'"),
+    (
+        {"messages": "[{"},
+        "messages: expected a list or an object, or its JSON as text, found '\\[{'",
+    ),
     ({"messages": [{"role": "user"}]}, r"messages\[0\].content: the field is missing"),
     ({"conversations": [{"role": "user"}]}, r"messages\[0\].content: the field is missing"),
     (share(("alien", "hi")), r"conversations\[0\].from: expected one of human"),
-    (share(("gpt", "<tool_call>{</tool_call>")), "expected a value or its JSON as text, found '{'"),
+    (
+        share(("gpt", "<tool_call>{</tool_call>")),
+        "expected a list or an object, or its JSON as text, found '{'",
+    ),
     *(
         (
             {"instruction": "a", "output": "b", "history": [["c", "d"], pair]},

@@ -91,8 +91,9 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             "(arguments that are not valid), channels (unknown ones), empty (answers without "
             "text), opening (a conversation that begins with the assistant), format (answers "
             "that break the row's response format), undeclared (calls without tools), unanswered "
-            "(reasoning that nothing follows), damaged (rendered text that was repaired), or "
-            "reject nothing; the report counts the others (default: markup calls channels)",
+            "(reasoning that nothing follows), damaged (rendered text that was repaired, half "
+            "characters), or reject nothing; the report counts the others (default: markup calls "
+            "channels)",
         )
         parser.add_argument(
             "--deduplicate",

@@ -32,7 +32,8 @@ def parsed_json(field: JsonField) -> JsonField:
         return JsonField(json.loads(field.value), field.path)
     except (ValueError, RecursionError) as error:
         raise field.error(
-            f"expected a value or its JSON as text, found {field.value!r:.60} ({error!s:.100})"
+            f"expected a list or an object, or its JSON as text, found {field.value!r:.60}, "
+            f"which is no JSON ({error!s:.100})"
         ) from None
 
 

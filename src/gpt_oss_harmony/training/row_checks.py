@@ -34,7 +34,7 @@ FINDINGS: Mapping[str, str] = {
     "opening": "conversations that begin with the assistant",
     "format": "answers that break the response format of their conversation",
     "undeclared": "calls of tools in conversations that declare none",
-    "damaged": "rendered texts that were repaired to be read",
+    "damaged": "rendered texts that were repaired to be read; half characters, learned as U+FFFD",
     "unanswered": "reasoning without a call or an answer after it",
 }
 """The kinds of findings, and what they are."""
@@ -60,6 +60,11 @@ _MARK = re.compile(
 )
 
 
+_HALF_CHARACTER = re.compile(
+    "[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]"
+)
+
+
 def find_in_trained(message: Message, opening: Sequence[Message]) -> list[Finding]:
     """Check a message of the assistant that is trained on; `opening` declares the tools."""
     body = message.text
@@ -74,6 +79,10 @@ def find_in_trained(message: Message, opening: Sequence[Message]) -> list[Findin
                 "fields, or accept such text",
             )
         )
+    half = None if body.isascii() else _HALF_CHARACTER.search(body)
+    if half is not None:
+        learned = f"half of a character, \\u{ord(half[0]):04x}, would be learned as U+FFFD"
+        found.append(Finding("damaged", f"{learned}; write the whole character, or remove it"))
     if message.channel not in CHANNELS:
         named = "no channel" if message.channel is None else f"the channel {message.channel!r:.40}"
         found.append(

@@ -18,7 +18,7 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -357,6 +357,34 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     return value
 
 
+_DIFFERENCES_SHOWN = 5
+
+
+def _differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Name the settings and files in which two manifests differ, with their values."""
+    found = list(_changes(earlier, now))
+    more = f", and {len(found) - _DIFFERENCES_SHOWN} others" * (len(found) > _DIFFERENCES_SHOWN)
+    return ", ".join(found[:_DIFFERENCES_SHOWN]) + more
+
+
+def _changes(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    for name in {**earlier, **now}:
+        before: Any = earlier.get(name)
+        after: Any = now.get(name)
+        if before == after:
+            continue
+        if name == "files":
+            for file in {**before, **after}:
+                if file not in before or file not in after:
+                    yield f"{file} is {'new' if file in after else 'gone'}"
+                elif before[file] != after[file]:
+                    yield f"{file} changed"
+        elif isinstance(before, dict) and isinstance(after, dict):
+            yield from _changes(before, after)
+        else:
+            yield f"{name} was {json.dumps(before):.60}, is {json.dumps(after):.60}"
+
+
 def _begin(
     out: Path,
     target: Path | RemotePath,
@@ -369,8 +397,9 @@ def _begin(
     if earlier not in (None, manifest):
         if any(name.endswith(".parquet") for name in _names(target, _DATA)):
             raise OutputFolderError(
-                f"{target} has examples of other rows or with other options; "
-                "give another folder for the output, or remove this one"
+                f"{target} has examples of other rows or with other options "
+                f"({_differences(earlier or {}, manifest)}); give another folder for "
+                "the output, or remove this one"
             )
         shutil.rmtree(state)  # such as a first try in which all rows were rejected
         if isinstance(target, RemotePath):
