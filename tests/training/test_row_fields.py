@@ -176,6 +176,19 @@ def test_an_unknown_field_is_counted_wherever_it_stands(name: str) -> None:
         assert is_counted or result[0] != before[0], path
 
 
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [
+        ({"type": "image"}, "messages[].content[].image"),
+        ({"type": "image_url", "image_url": {"url": "x"}}, "messages[].content[].image_url"),
+    ],
+)
+def test_images_are_counted(part: dict[str, Any], named: str) -> None:
+    question = {"role": "user", "content": [part]}
+    read, _ = row_examples({"messages": [question, {"role": "assistant", "content": "A cat."}]})
+    assert list(read.unused) == [named]
+
+
 def test_fields_are_counted_under_their_names() -> None:
     read, _ = row_examples(ROWS["chat"], start_date=DATE)
     assert set(read.unused) == {

@@ -21,6 +21,7 @@ from ..conversation.content import DeveloperContent, ResponseFormat, SystemConte
 from ..conversation.json_field import NOTHING, ReadObject
 from ..conversation.messages import Author, Message
 from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
+from ..typescript.references import TYPE_NAMES
 from .chat_rows import WEIGHT_FIELDS
 
 
@@ -35,6 +36,11 @@ def unused_chat_fields(
     found = list(row.unread())
     for message in request["messages"]:
         found += message.unread(f"{container}[].")
+        content = dict.get(message, "content")
+        for part in content if isinstance(content, list) else ():
+            # A note stands in its place; most parts have a field with the image, which is unread.
+            if isinstance(part, ReadObject) and dict.get(part, "type") in ("image", "image_url"):
+                found += [f"{container}[].content[].image"] * (not list(part.unread()))
     earlier = (tool for _, tools in request["earlier_tools"] for tool in tools)
     for tool in (*request["tools"], *earlier):
         found += _unused_of_tool(tool, "tools[].", others)
@@ -81,7 +87,6 @@ _RENDERED = frozenset(
 )
 """Keywords of JSON Schema that the prompt's TypeScript has."""
 
-_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 _OF_NAMES = ("properties", "patternProperties", "$defs", "definitions")
 _OF_LISTS = ("prefixItems", "oneOf", "anyOf", "allOf")
 _NOT_AT_THE_TOP = ("title", "default", "examples")
@@ -99,7 +104,7 @@ def _unused_keywords(schema: Any, path: str) -> Iterator[str]:
     for name, value in schema.items():
         if name == "type":
             words = value if isinstance(value, list) else [value]
-            if value is not None and not all(word in _TYPES for word in words):
+            if value is not None and not all(word in TYPE_NAMES for word in words):
                 yield f"{path}type"  # the prompt has any type in its place
         elif name not in _RENDERED and value not in NOTHING:
             yield f"{path}{name}"
