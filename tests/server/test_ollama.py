@@ -195,3 +195,14 @@ def test_the_whole_answer_is_what_the_lines_say(text: str, is_chat: bool) -> Non
     for call in message.tool_calls or ():
         is_text = INVALID_ARGUMENTS in call.function.arguments
         assert is_text or call.function.arguments in ({}, {"a": 1})
+
+
+def test_curl_needs_no_content_type() -> None:
+    """Ollama's own examples are ``curl URL -d JSON``, which curl calls a form."""
+    body = b'{"model": "script", "prompt": "Hi", "stream": false}'
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    with serving(THINK + FINAL) as client:
+        answer = client.post("/api/generate", content=body, headers=form)
+        assert answer.json()["response"] == "Hello 🏰 there."
+        page = {**form, "Origin": "https://example.com"}
+        assert client.post("/api/generate", content=body, headers=page).status_code == 403

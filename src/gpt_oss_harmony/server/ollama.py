@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from .. import __version__
 from ..apis.chat.request import turn_of_chat
@@ -23,7 +24,25 @@ from .limited_route import LimitedRoute
 from .preparation import constraint_headers, prepared_turn
 from .services import Services, services_of
 
-router = APIRouter(prefix="/api", tags=["Ollama"], route_class=LimitedRoute)
+_CURLS_DEFAULT = (b"content-type", b"application/x-www-form-urlencoded")
+
+
+class OllamaRoute(LimitedRoute):
+    """Reads JSON that curl calls a form, because Ollama's examples name no content type.
+
+    Pages of other sites can send such a request as well; their `Origin` is refused before.
+    """
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Correct the content type."""
+        scope["headers"] = [
+            (name, b"application/json" if (name, value) == _CURLS_DEFAULT else value)
+            for name, value in scope["headers"]
+        ]
+        await super().handle(scope, receive, send)
+
+
+router = APIRouter(prefix="/api", tags=["Ollama"], route_class=OllamaRoute)
 
 
 def _lines(events: Iterable[Event]) -> bytes:
