@@ -271,4 +271,6 @@ NO_HANDSHAKES = {
 
 @pytest.mark.parametrize("name", NO_HANDSHAKES)
 def test_what_is_no_handshake_is_refused(patient_address: tuple[str, int], name: str) -> None:
-    assert ask(patient_address, NO_HANDSHAKES[name])[9:12] == b"400"
+    """Newer versions of websockets answer another method by themselves, with 405."""
+    status = ask(patient_address, NO_HANDSHAKES[name])[9:12]
+    assert status in ((b"400", b"405") if name == "another method" else (b"400",))
