@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import itertools
+import threading
+import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +21,8 @@ from gpt_oss_harmony.grammar import GrammarError
 from gpt_oss_harmony.server import Settings, create_app
 from gpt_oss_harmony.server import app as server_app
 from gpt_oss_harmony.server.app import MemoryKeeper
-from gpt_oss_harmony.server.auth.api_keys import AuthenticatedCaller
+from gpt_oss_harmony.server.auth.api_keys import ApiKeys, AuthenticatedCaller
+from gpt_oss_harmony.server.store.database import Database
 from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 
@@ -194,3 +197,24 @@ def test_garbage_of_another_program_is_its_own() -> None:
         assert ring() is not None
     finally:
         gc.enable()
+
+
+def test_the_end_waits_for_what_maintains_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+    order: list[str] = []
+
+    def slow_check(_: ApiKeys) -> None:
+        begun.set()
+        time.sleep(0.3)
+        order.append("checked")
+
+    def noted_close(database: Database) -> None:
+        order.append("closed")
+        close(database)
+
+    close = Database.close
+    monkeypatch.setattr(ApiKeys, "check_recent", slow_check)
+    monkeypatch.setattr(Database, "close", noted_close)
+    with LocalClient(application()):
+        assert begun.wait(10)
+    assert order[-2:] == ["checked", "closed"]

@@ -80,6 +80,7 @@ _LOG = logging.getLogger(__name__)
 
 _C_LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
 _MAINTENANCE_INTERVAL = 60  # seconds
+_UPKEEP_PATIENCE = 5  # seconds, at the end
 _CLOSING_SECONDS = 5  # in which clients can read that their request was cancelled
 _SWITCH_INTERVAL = 0.001  # seconds that a thread may keep the event loop waiting
 # New objects before a collection, so many of these before one of what they left, and none of all:
@@ -279,11 +280,18 @@ def _serve_on(services: Services) -> None:
 
 
 async def _repeat(upkeep: Callable[[], object], seconds: float) -> None:
-    """Maintain the store periodically."""
+    """Maintain the store periodically; when this is cancelled, wait a while for what runs.
+
+    A thread that went on would use the database after it was closed, by a connection of its own.
+    """
     while True:
         await asyncio.sleep(seconds)
+        work = asyncio.ensure_future(asyncio.to_thread(upkeep))
         try:
-            await asyncio.to_thread(upkeep)
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait({work}, timeout=_UPKEEP_PATIENCE)
+            raise
         except StoreError:
             _LOG.debug("the maintenance of the store failed; it will be tried again")
         except Exception:  # noqa: BLE001 - it is logged
