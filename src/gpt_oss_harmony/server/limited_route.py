@@ -80,12 +80,12 @@ async def counted_body(request: Request) -> AsyncGenerator[tuple[Caller, Receive
 
 
 def _sent_in_pieces(
-    scope: Scope, receive: Receive, send: Send, take: Callable[[int], None]
+    scope: Scope, receive: Receive, send: Send, take: Callable[[int], None], most: int
 ) -> Send:
     """Send a large body as its client reads it, and count it until then, or answer 429 instead.
 
     At once, it would wait in the memory of the connection, uncounted, for a client that may read
-    nothing.
+    nothing. An answer of more than `most` bytes counts as that many.
     """
     is_refused = False
 
@@ -94,7 +94,8 @@ def _sent_in_pieces(
         if message["type"] == "http.response.start":
             length = int(Headers(raw=message["headers"]).get("content-length", 0))
             try:
-                take(length if length > _PIECE else 0)
+                if length > _PIECE:
+                    take(min(length, most))
             except ApiError as error:
                 is_refused = True
                 await error_response(error, scope)(scope, receive, send)
@@ -127,9 +128,7 @@ class LimitedRoute(APIRoute):
                 caller, receive = await running.enter_async_context(counted_body(request))
             answers: Quota = scope["app"].state.services.answer_bytes
             take = running.enter_context(answers.held_by(caller.owner))
-            send = _sent_in_pieces(
-                scope, receive, send, lambda length: take(min(length, answers.limit))
-            )
+            send = _sent_in_pieces(scope, receive, send, take, answers.limit)
             for name, value in scope["path_params"].items():
                 if "\0" in value:
                     problem = "an id has no NUL; send the one that the server gave"
