@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import random
+import re
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,17 @@ def test_a_required_call_is_whole() -> None:
     assert len(tokens) <= 90
     *_, call = ENCODING.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
     assert call.recipient is not None
+
+
+@pytest.mark.parametrize("begun", ["", "<|channel|>", " to=functions.now<|channel|>"])
+def test_a_call_is_closed_where_the_model_was_trained_to_call(begun: str) -> None:
+    matcher = Matcher(turn_grammar(TOOLS, TurnOptions(tool_choice="required")))
+    tokens = ENCODING.encode(begun, allowed_special="all")
+    assert matcher.accept_all(tokens) == len(tokens)
+    way = way_to_the_end(matcher)
+    assert way is not None
+    *_, call = ENCODING.parse_messages_from_completion_tokens([*tokens, *way], Role.ASSISTANT)
+    assert call.channel == "commentary"
 
 
 def test_too_few_tokens_are_reported() -> None:
@@ -245,6 +257,52 @@ def test_what_is_closable_at_the_start_is_closed_at_the_end(limit: int) -> None:
     assert sum(closed_in_time(seed, limit) for seed in range(9_000, 9_010)) >= 8
 
 
+ONLY_WHAT_IS_REQUIRED: list[tuple[dict[str, Any], str, str]] = [
+    # properties, what was written, the rest
+    ({"b": {"type": "integer", "minimum": 1577836800000}}, "{", '"b":1577836800000}'),
+    ({"b": {"type": "integer", "maximum": 9, "multipleOf": 10}}, '{"a":true', ',"b":0}'),
+    ({"b": {"type": "number", "exclusiveMinimum": 0.5, "maximum": 0.75}}, "{", '"b":0.7}'),
+    ({"b": {"type": "object", "properties": {"c": True}, "required": ["c"]}}, "{", '"b":{"c":0}}'),
+    ({"b": {"type": "array", "items": {"enum": ["x", "y"]}, "minItems": 2}}, "{", '"b":["x","x"]}'),
+    ({"b": {"type": "array", "items": {"const": 12}, "minItems": 2}}, '{"b":[12', ",12]}"),
+]
+
+
+@pytest.mark.parametrize(("properties", "begun", "rest"), ONLY_WHAT_IS_REQUIRED)
+def test_the_way_writes_only_what_is_required(
+    properties: dict[str, Any], begun: str, rest: str
+) -> None:
+    listed = {"a": {"type": "boolean"}, **properties, "z": {"type": "string"}}
+    matcher = Matcher(grammar_of({"properties": listed, "required": ["b"], "type": "object"}))
+    tokens = ENCODING.encode(FINAL + begun, allowed_special="all")
+    assert matcher.accept_all(tokens) == len(tokens)
+    assert ENCODING.decode(way_to_the_end(matcher) or []) == f"{rest}<|return|>"
+
+
+@functools.cache
+def closing_tokens() -> Any:
+    texts = enumerate(load_vocabulary())
+    return np.array([token for token, text in texts if re.fullmatch(b'["}\\]]+', text)])
+
+
+@pytest.mark.parametrize("seed", range(9_000, 9_008))
+def test_no_sampled_turn_is_much_shorter_than_the_way(seed: int) -> None:
+    grammar = grammar_of(tool_schema(seed), on_unsupported="loosen", reasoning=False)
+    way, closers = way_to_the_end(Matcher(grammar)), closing_tokens()
+    assert way is not None
+    for number in range(8):
+        choices, matcher, taken = random.Random(number), Matcher(grammar), 0
+        while not matcher.is_finished and taken < len(way):
+            mask = np.frombuffer(matcher.bitmask(), np.uint8)
+            wanted = closers[mask[closers >> 3] >> (closers & 7) & 1 > 0]
+            if not wanted.size or choices.random() < 0.25:
+                byte = int(choices.choice(np.flatnonzero(mask)))
+                wanted = np.array([8 * byte + bit for bit in range(8) if mask[byte] >> bit & 1])
+            assert matcher.accept(int(choices.choice(wanted)))
+            taken += 1
+        assert not matcher.is_finished or taken >= len(way) - 1
+
+
 CLOSED_TOOLS = int(os.environ.get("HARMONY_TEST_CLOSED_TOOLS", "28"))
 """How many of 700 tools are tried; `make closing` tries all."""
 
@@ -258,4 +316,4 @@ CLOSED_FROM = int(os.environ.get("HARMONY_TEST_CLOSED_FROM", "9000"))
 def test_seven_hundred_tools_are_closed_in_time(start: int, limit: int) -> None:
     seeds = range(start, start + 100, 700 // CLOSED_TOOLS)
     closable = sum(closed_in_time(seed, limit) for seed in seeds)
-    assert closable >= int(len(seeds) * (0.8 if limit == 40 else 0.99))
+    assert closable >= int(len(seeds) * (0.9 if limit == 40 else 0.99))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from heapq import heappop, heappush
 from math import inf
 from typing import Any, NamedTuple
@@ -20,9 +21,12 @@ from .json_schema.pattern_parser import Alternatives, Characters, Edge, Node, Re
 from .json_schema.patterns import node_lengths
 
 _JSON_RULE = re.compile(r"^\w+: %json (\{.*\})$", re.MULTILINE)
+_BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf")
+_NEAR = (-1, 0, 1)  # steps from a bound, or from 0
 _SETS = 600
 _ROUNDS = 40
 _LONGEST = 4_000
+_RESTS = 2_000
 
 
 class TextRule(NamedTuple):
@@ -41,12 +45,14 @@ class Needs(NamedTuple):
     """The texts of a grammar's schemas, and the most characters to which one choice commits.
 
     `value` is for a begun value, such as an object with its required properties; `text` is for a
-    character inside a text.
+    character inside a text. `rests` are the shortest values, and what ends a begun object or array
+    that lacks something: the shortest first.
     """
 
     texts: tuple[TextRule, ...] = ()
     value: str = ""
     text: int = 0
+    rests: tuple[str, ...] = ()
 
 
 @functools.lru_cache(maxsize=64)
@@ -55,13 +61,15 @@ def needs_of(grammar: str) -> Needs:
     found = [_needs(schema) for schema in _JSON_RULE.findall(grammar)]
     texts = dict.fromkeys(text for one in found for text in one.texts)
     value = max((one.value for one in found), key=len, default="")
-    return Needs(tuple(texts), value, max((one.text for one in found), default=0))
+    rests = sorted(dict.fromkeys(rest for one in found for rest in one.rests), key=len)
+    text = max((one.text for one in found), default=0)
+    return Needs(tuple(texts), value, text, tuple(rests[:_RESTS]))
 
 
 @functools.lru_cache(maxsize=256)
 def _needs(schema: str) -> Needs:
     reader = _Reader(json.loads(schema))
-    return Needs(tuple(reader.texts), reader.largest, reader.commitment)
+    return Needs(tuple(reader.texts), reader.largest, reader.commitment, tuple(reader.rests))
 
 
 class _Reader:
@@ -71,6 +79,7 @@ class _Reader:
         self._definitions: dict[str, Any] = root.get("$defs", {})
         self._named: dict[str, str | None] = dict.fromkeys(self._definitions)
         self.texts: dict[TextRule, None] = {}
+        self.rests: dict[str, None] = {}
         self.largest = ""
         self.commitment = 0
         for _ in range(_ROUNDS):  # a recursive schema is known once those inside it are
@@ -84,9 +93,14 @@ class _Reader:
     def value(self, schema: Any) -> str | None:
         """Return the shortest value; None if it is not known yet."""
         found = self._value(schema)
-        if found is not None and len(self.largest) < len(found) <= _LONGEST:
-            self.largest = found
+        if found is not None and len(found) <= _LONGEST:
+            self._commit(found)
+            self.rests[found] = None
         return found
+
+    def _commit(self, written: str) -> None:
+        if len(self.largest) < len(written) <= _LONGEST:
+            self.largest = written
 
     def _value(self, schema: Any) -> str | None:
         if schema is True:
@@ -110,13 +124,20 @@ class _Reader:
         if name in ("null", "boolean"):
             return "null" if name == "null" else "true"
         if name in ("number", "integer"):
-            bounds = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf")
-            written = [json.dumps(schema[keyword]) for keyword in bounds if keyword in schema]
-            self.commitment = max(self.commitment, *map(len, written), 2)
-            return max(written, key=len, default="0")
+            return self._number(schema)
         if name == "string":
             return self._text(schema)
         return self._array(schema) if name == "array" else self._object(schema)
+
+    def _number(self, schema: dict[str, Any]) -> str:
+        written = {name: json.dumps(schema[name]) for name in _BOUNDS if name in schema}
+        self.commitment = max(self.commitment, *map(len, written.values()), 2)
+        bounds = {name: Fraction(text) for name, text in written.items()}
+        step = bounds.pop("multipleOf", Fraction(1))
+        near = [step * (bound // step + more) for bound in (0, *bounds.values()) for more in _NEAR]
+        numbers = [number for number in (*near, *bounds.values()) if _is_within(number, bounds)]
+        texts = [str(one) if one.denominator == 1 else json.dumps(float(one)) for one in numbers]
+        return min(texts, key=len, default=max(written.values(), key=len, default="0"))
 
     def _text(self, schema: dict[str, Any]) -> str:
         joined = [schema, *schema.get("allOf", ())]
@@ -134,8 +155,20 @@ class _Reader:
         listed = [self.value(item) for item in prefix]
         fewest = schema.get("minItems", 0)
         items = [*listed[:fewest], *[others] * min(fewest - len(prefix), _LONGEST)]
-        written = [item for item in items if item is not None]
-        return f"[{','.join(written)}]" if len(written) == len(items) else None
+        return self._joined("[", items, "]")
+
+    def _joined(self, opening: str, parts: Sequence[str | None], closing: str) -> str | None:
+        """Write a container; its rests are what follows each part, or the quote of a name."""
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        rest = closing
+        for count, part in enumerate(reversed(known)):
+            rest = f"{part},{rest}" if count else part + rest
+            if len(rest) > _LONGEST:
+                break
+            self.rests.update(dict.fromkeys((rest, f",{rest}", rest.removeprefix('"'))))
+        return opening + ",".join(known) + closing
 
     def _object(self, schema: dict[str, Any]) -> str | None:
         required = schema.get("required", [])
@@ -150,14 +183,24 @@ class _Reader:
         for name, inner in properties.items():
             value = self.value(inner)
             members[name] = None if value is None else f"{json.dumps(name)}:{value}"
-            self.value({"enum": [f",{name}:{value}"]})  # a comma may commit to this member
-        written = [members.get(name, f"{json.dumps(name)}:{other}") for name in required]
-        kept = [member for member in written if member is not None]
-        return f"{{{','.join(kept)}}}" if len(kept) == len(written) else None
+            begun = json.dumps(f",{name}:{value}")  # a comma may commit to this member
+            self.commitment = max(self.commitment, len(begun))
+            self._commit(begun)
+        listed = [name for name in properties if name in required]  # as the grammar orders them
+        others = [f"{json.dumps(name)}:{other}" for name in required if name not in properties]
+        return self._joined("{", [*map(members.get, listed), *others], "}")
 
 
 def _shortest(values: Iterable[str | None]) -> str | None:
     return min((value for value in values if value is not None), key=len, default=None)
+
+
+def _is_within(number: Fraction, bounds: Mapping[str, Fraction]) -> bool:
+    return (
+        bounds.get("minimum", number) <= number <= bounds.get("maximum", number)
+        and bounds.get("exclusiveMinimum", number - 1) < number
+        and number < bounds.get("exclusiveMaximum", number + 1)
+    )
 
 
 def _readable(pattern: str) -> str:
