@@ -6,7 +6,9 @@ in openai-harmony. Errors about an argument are also a `ValueError`.
 
 from __future__ import annotations
 
+import difflib
 import sys
+from collections.abc import Iterable
 
 __all__ = [
     "ConversationError",
@@ -95,3 +97,24 @@ def wrong_type(name: str, expected: str, value: object, remedy: str) -> TypeErro
     config must be a RenderOptions, not dict; write RenderOptions()
     """
     return TypeError(f"{name} must be {expected}, not {type(value).__name__}; {remedy}")
+
+
+def closest(word: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Return the name that is most like a word; None if none is.
+
+    >>> closest("rendr", ["render", "parse"])
+    'render'
+    """
+    return next(iter(difflib.get_close_matches(word, list(names), 1, likeness)), None)
+
+
+def did_you_mean(
+    word: str, names: Iterable[str], otherwise: str = "", *, likeness: float = 0.6
+) -> str:
+    """Ask for the name that is most like a word; return `otherwise` if none is.
+
+    >>> did_you_mean("rendr", ["render", "parse"]), did_you_mean("x", ["render"], "leave it out")
+    ('did you mean render?', 'leave it out')
+    """
+    name = closest(word, names, likeness)
+    return otherwise if name is None else f"did you mean {name}?"

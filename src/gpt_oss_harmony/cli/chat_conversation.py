@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import itertools
 import re
 import sys
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..conversation.content import ReasoningEffort
 from ..conversation.messages import Author, Message, Role
-from ..errors import HarmonyError
+from ..errors import HarmonyError, did_you_mean
 from .chat_backend import Answer, Backend, Opening
 from .chat_person import Person, SlashCommands, Writer
 from .input import InputError
@@ -130,8 +129,9 @@ class ChatConversation:
                 self._over = True
             case _:
                 begun = [command for command in SLASH_COMMANDS if command.startswith(word)]
-                close = begun or difflib.get_close_matches(word, SLASH_COMMANDS, 1)
-                remedy = f"did you mean {close[0]}?" if close else "/help shows all commands"
+                remedy = did_you_mean(
+                    begun[0] if begun else word, SLASH_COMMANDS, "/help shows all commands"
+                )
                 self._complain(f"there is no command {word}; {remedy}")
 
     def _set_effort(self, name: str) -> None:

@@ -10,7 +10,6 @@ each of its ``tool_calls``       a `CallMessage`
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import re
 from collections import deque
@@ -24,7 +23,7 @@ from ..apis.chat.input import REASONING_FIELDS
 from ..conversation.messages import Message, Role
 from ..engines import EngineError
 from ..engines.http_client import HttpClient, RefusalError
-from ..errors import ConversationError
+from ..errors import ConversationError, did_you_mean
 from ..rendering.history import without_past_reasoning
 from .chat_backend import CUT_OFF, Answer, Backend, Opening, Piece
 
@@ -268,8 +267,8 @@ async def _try_model(client: HttpClient, name: str, names: Sequence[str]) -> Non
     except RefusalError as refusal:
         if refusal.status not in _NO_SUCH_MODEL:
             raise
-        close = difflib.get_close_matches(name, names, 1)
-        remedy = f"; did you mean {close[0]}?" if close else ""
+        meant = did_you_mean(name, names)
+        remedy = f"; {meant}" if meant else ""
         served = f"; it serves {_listed(names)}" if names else ""
         reason = _reason(refusal) or f"status {refusal.status}"
         raise EngineError(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from typing import Any, ClassVar, NoReturn
 
+from ..errors import did_you_mean
 from ..installation import VERSION
 
 BAD_USAGE = 2
@@ -64,17 +64,6 @@ class Command(ABC):
     @abstractmethod
     def run(self, arguments: argparse.Namespace) -> None:
         """Run the command; raises `InputError` or `HarmonyError`."""
-
-
-def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """Return the names closest to a word as a question, or else all names.
-
-    >>> did_you_mean("rendr", ["render", "parse"]), did_you_mean("x", ["render", "parse"])
-    ('did you mean render?', 'choose from render, parse')
-    """
-    names = list(names)
-    close = difflib.get_close_matches(word, names, 1)
-    return f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}"
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -135,7 +124,8 @@ class CommandParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
-        remedy = did_you_mean(str(value), map(str, action.choices))
+        names = [str(choice) for choice in action.choices]
+        remedy = did_you_mean(str(value), names, f"choose from {', '.join(names)}")
         if action.option_strings:
             raise argparse.ArgumentError(action, f"cannot be {value!r}; {remedy}")
         kind = str(action.metavar or action.dest).lower()
@@ -152,8 +142,8 @@ class CommandParser(argparse.ArgumentParser):
                     f"as in '{self.prog} {action.metavar}'"
                 )
         options = [option for action in self._actions for option in action.option_strings]
-        close = difflib.get_close_matches(name, options, 1)
-        self.error(f"there is no option {name}" + (f"; did you mean {close[0]}?" if close else ""))
+        meant = did_you_mean(name, options)
+        self.error(f"there is no option {name}" + (f"; {meant}" if meant else ""))
 
 
 class _MainParser(CommandParser):

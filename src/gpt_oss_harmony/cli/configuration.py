@@ -8,7 +8,6 @@ Each value is read as if it stood on the command line, so that all three take th
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 import json
 import os
@@ -18,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .command import Command, CommandParser, did_you_mean
+from ..errors import did_you_mean
+from .command import Command, CommandParser
 from .input import InputError, UnreadableError, warn_if_shared
 
 _PREFIX = "HARMONY_"
@@ -171,11 +171,9 @@ class Configuration:
         for variable in [name for name in environment if name.startswith(_PREFIX)]:
             name = names.get(variable)
             if name is None:
-                close = difflib.get_close_matches(variable, names, 1, _CLOSE)
-                if close and variable not in _OTHER_VARIABLES:
-                    self.misspelled.append(
-                        f"the variable {variable} is not an option; did you mean {close[0]}?"
-                    )
+                meant = did_you_mean(variable, names, likeness=_CLOSE)
+                if meant and variable not in _OTHER_VARIABLES:
+                    self.misspelled.append(f"the variable {variable} is not an option; {meant}")
                 continue
             text = environment.pop(variable) if name in _SECRETS else environment[variable]
             if name == "port" and text.startswith("tcp://"):
@@ -201,9 +199,8 @@ class Configuration:
         values = {}
         for name, value in settings.items():
             if name not in names:
-                raise InputError(
-                    f"{path}: there is no option {name!r}; {did_you_mean(name, names)}"
-                )
+                meant = did_you_mean(name, names, f"choose from {', '.join(names)}")
+                raise InputError(f"{path}: there is no option {name!r}; {meant}")
             try:
                 values[name] = self._reader.read(name, value)
             except InputError as error:

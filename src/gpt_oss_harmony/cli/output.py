@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ..conversation.content import TextContent
 from ..conversation.messages import Message, Role
+from ..tokens.python_encoder import without_surrogates
 
 Style: TypeAlias = str
 """The kind of a text, such as a channel or a role; `_CODES` has the colours."""
@@ -28,7 +28,6 @@ _CODES: dict[Style, str] = {
     "repair": "31",
 }
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = {
     code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"
 }
@@ -53,7 +52,7 @@ class Output:
 
     def write(self, text: str, style: Style = "") -> None:
         """Write text; on a terminal, control codes are escaped."""
-        text = _SURROGATE.sub("\ufffd", text)  # halves of characters, which UTF-8 cannot hold
+        text = without_surrogates(text)
         if self.is_terminal or self.is_coloured:
             text = self.printable(text)
         code = _CODES.get(style)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import re
 import shlex
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..apis.current_date import TODAY
 from ..config import HeaderStyle
 from ..conversation.content import CHANNELS
+from ..errors import did_you_mean
 from .command import Command
 from .input import STANDARD_INPUT, InputError, UnreadableError, UsageError, warn
 from .options import add_color, add_schema_dialect, positive
@@ -284,9 +284,9 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.target == "megatron" and "labels" not in (arguments.columns or ["labels"]):
         raise UsageError("--format megatron needs the column labels; add it to --columns")
     for name in arguments.channels or ():
-        close = difflib.get_close_matches(name.casefold(), CHANNELS, 1)
-        if close and name not in CHANNELS:  # a channel may have any name
-            warn(f"--channels {name}: did you mean {close[0]}?")
+        meant = did_you_mean(name.casefold(), CHANNELS)
+        if meant and name not in CHANNELS:  # a channel may have any name
+            warn(f"--channels {name}: {meant}")
 
 
 def _settings(arguments: argparse.Namespace) -> PrepareSettings:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..errors import closest
 from .tool_namespaces import ToolDescription, ToolNamespaceConfig
 
 _Self = TypeVar("_Self", bound="_ToolContent")
@@ -28,8 +28,8 @@ class ReasoningEffort(str, Enum):
     @classmethod
     def _missing_(cls, value: object) -> ReasoningEffort:
         known = [effort.value for effort in cls]
-        close = difflib.get_close_matches(str(value).capitalize(), known, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        meant = closest(str(value).capitalize(), known)
+        hint = f"; did you mean {meant!r}?" if meant else ""
         raise ValueError(
             f"{value!r} is not a reasoning effort (known: {', '.join(map(repr, known))}){hint}"
         )

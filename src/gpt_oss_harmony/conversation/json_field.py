@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ..errors import ConversationError
+from ..errors import ConversationError, closest
 
 
 def refuse_constant(name: str) -> Any:
@@ -205,8 +204,8 @@ def missing_field(name: str, fields: Iterable[object]) -> str:
     "the field is missing, but there is 'message'"
     """
     first = [field for field in islice(fields, 50) if isinstance(field, str) and field != name]
-    near = difflib.get_close_matches(name, first, 1, _CLOSE)
-    return "the field is missing" + (f", but there is {near[0]!r}" if near else "")
+    near = closest(name, first, _CLOSE)
+    return "the field is missing" + (f", but there is {near!r}" if near else "")
 
 
 def shown(value: object, length: int = 80) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..errors import closest, did_you_mean
 from .engine import EngineError
 from .gguf_header import is_gguf
 from .installed_models import PROGRAMS, find_installed, in_order
@@ -40,14 +40,6 @@ subfolder token torch_dtype tp_plan tp_size trust_remote_code use_safetensors va
     """.split()  # noqa: SIM905 - it would fill thirty lines
 )
 _ADAPTER_CONFIG = "adapter_config.json"
-
-
-def _check_options(options: Mapping[str, Any]) -> None:
-    """Raise `EngineError` for a misspelled option before PyTorch is imported."""
-    for name in options.keys() - _OPTIONS:
-        close = difflib.get_close_matches(name, _OPTIONS, 1, _CLOSE)
-        if close:
-            raise EngineError(f"the engine has no option {name!r}; did you mean {close[0]}?")
 
 
 def split_program(model: str) -> tuple[str | None, str]:
@@ -93,8 +85,10 @@ def find_source(
         raise EngineError(
             f"{model} cannot be opened with the engine {chosen}; choose {' or '.join(fitting)}"
         )
-    if chosen == "transformers":
-        _check_options(options)
+    if chosen == "transformers":  # misspelled options are found before PyTorch is imported
+        for option in options.keys() - _OPTIONS:
+            if meant := did_you_mean(option, _OPTIONS, likeness=_CLOSE):
+                raise EngineError(f"the engine has no option {option!r}; {meant}")
     return ModelSource(chosen, place)
 
 
@@ -179,7 +173,7 @@ def check_hub(model: str, options: Mapping[str, Any]) -> None:
     except ModuleNotFoundError:
         return  # the error about Transformers names the extra
     revision, remedy = options.get("revision"), "name a folder, a model on the hub, a URL, or demo"
-    if difflib.get_close_matches(model, ["demo"]):
+    if closest(model, ["demo"]):
         remedy = "did you mean demo?"
     elif re.fullmatch(r"[\w.-]+:\d+(/.*)?", model):
         remedy = f"for a server, write http://{model}"

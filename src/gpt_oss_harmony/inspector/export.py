@@ -7,7 +7,6 @@ names `conversation` and `tokens` hold what the page shows.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
@@ -22,11 +21,10 @@ from ..conversation.messages import Conversation, Message
 from ..conversation.tool_namespaces import ToolNamespaceConfig
 from ..encoding import load_harmony_encoding
 from ..sampled_messages import SampledMessage
+from ..tokens.python_encoder import without_surrogates
 from .rendering import kept_messages, rendered_conversation
 from .source import conversation_json, read_source
 from .wire import ExportBody, InspectorError, RenderBody
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _WIDTH = 88
 """The most characters of a line, unless a text or deep nesting needs more."""
@@ -80,7 +78,7 @@ def exported(body: ExportBody) -> Exported:
 def _json(value: Any, indent: int | None = None) -> str:
     """Write JSON; it is readable unless it contains lone surrogates, which must be escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    return json.dumps(value, indent=indent) if _SURROGATE.search(text) else text
+    return text if without_surrogates(text) == text else json.dumps(value, indent=indent)
 
 
 def python_program(conversation: Conversation, body: RenderBody) -> str:

@@ -8,7 +8,6 @@ then seen.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import logging
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from urllib.parse import quote
 
 from ..apis.request_body import RequestBody, ignored_field, unknown_fields
 from ..apis.turn import TurnRequest
+from ..errors import closest, did_you_mean
 from .http.errors import ApiError
 from .metrics import Metrics
 
@@ -141,18 +141,16 @@ def _is_like_a_field(model: type[RequestBody], field: str) -> bool:
     """
     word = field.rpartition(".")[2]
     names = [name for one in (model, *RequestBody.__subclasses__()) for name in one.model_fields]
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.7)
-    return bool(near) or word in _OF_OTHER_SERVERS
+    return closest(word, names, 0.7) is not None or word in _OF_OTHER_SERVERS
 
 
 def _unknown_parameter(model: type[RequestBody], field: str) -> ApiError:
     mark = ignored_field(model, field)
-    close = difflib.get_close_matches(field, list(model.model_fields), n=1)
     if mark is not None:
         problem = f"{field} changes nothing: {mark.reason}; leave it out"
     elif "[" in field:
         problem = f"nothing reads the field {field!r:.80}; leave it out"
     else:
-        remedy = f"did you mean {close[0]}?" if close else "leave it out"
+        remedy = did_you_mean(field, model.model_fields, "leave it out")
         problem = f"there is no field {field!r:.80}; {remedy}"
     return ApiError(400, problem, param=field[:_NAME_LENGTH], code="unknown_parameter")

@@ -5,12 +5,12 @@ A `$ref` that is recursive, or that points nowhere, is replaced by a type name.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
+from ..errors import closest
 from .comments import text_of
 from .json_text import JsonValue, Schema
 
@@ -43,8 +43,8 @@ def type_problem(name: JsonValue) -> tuple[str, str]:
     >>> type_problem("objct")
     ('"objct" is not the name of a type', 'write "object"')
     """
-    close = difflib.get_close_matches(name.lower(), TYPE_NAMES, 1) if isinstance(name, str) else []
-    remedy = f'write "{close[0]}"' if close else f"write one of {', '.join(TYPE_NAMES)}"
+    meant = closest(name.lower(), TYPE_NAMES) if isinstance(name, str) else None
+    remedy = f'write "{meant}"' if meant else f"write one of {', '.join(TYPE_NAMES)}"
     return f"{json.dumps(name)[:100]} is not the name of a type", remedy
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ...tokens.python_encoder import without_surrogates
+
 _NAMES, _NAME = 10, 100  # most names in a list, and about the most characters of each
 
 # Control sequences of ECMA-48: those that end in a letter, those that end in a bell, short ones.
@@ -15,7 +17,6 @@ _ANSI = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?"
 )
 _CONTROLS = re.compile(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def clean_text(text: str) -> str:
@@ -24,7 +25,7 @@ def clean_text(text: str) -> str:
     >>> clean_text("\x1b[31mred\x1b[0m 10%\r100%\n")
     '100%\n'
     """
-    text = _SURROGATES.sub("\ufffd", _ANSI.sub("", text)).replace("\r\n", "\n")
+    text = without_surrogates(_ANSI.sub("", text)).replace("\r\n", "\n")
     if "\r" in text or "\b" in text:
         text = "\n".join(map(_final_line, text.split("\n")))
     return _CONTROLS.sub("", text)

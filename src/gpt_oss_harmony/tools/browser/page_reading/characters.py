@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import re
 
+from ....tokens.python_encoder import without_surrogates
+
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -49,7 +51,6 @@ _UNSEEN = re.compile(
 )
 _BRACKETS = str.maketrans({"【": "〖", "】": "〗", "\xa0": " ", "\u202f": " "})
 _PLAIN = re.compile(r"[ -~\n]*")
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def decode(body: bytes, declared: str | None = None, *, markup: bool = False) -> str:
@@ -107,7 +108,7 @@ def clean_text(text: str) -> str:
     """
     if _PLAIN.fullmatch(text):
         return text
-    text = _SURROGATES.sub("\ufffd", _LINE_ENDS.sub("\n", text))
+    text = without_surrogates(_LINE_ENDS.sub("\n", text))
     return _UNSEEN.sub(r"\1", text.translate(_BRACKETS)).expandtabs(8)
 
 
