@@ -31,8 +31,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 import httpx2  # noqa: E402
 from websockets.sync.client import connect  # noqa: E402
 
+from gpt_oss_harmony.server.metrics import NAMES  # noqa: E402
 from gpt_oss_harmony.server.store import Store  # noqa: E402
-from gpt_oss_harmony.server.vllm_metrics import NAMES  # noqa: E402
 from support.postgres_server import new_database, postgres_programs, running_postgres  # noqa: E402
 
 KEY = "sk-harmony-try"

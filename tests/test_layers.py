@@ -108,7 +108,7 @@ SERVER = """
     store encryption
     logs
     http
-    fair_turns vllm_metrics
+    fair_turns
     admission
     auth stored peers
     metrics live_responses file_texts

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gpt_oss_harmony.engines.demo_embedding import CODE_SIGNS, KINDS, MODEL_ROWS, word_codes
+from gpt_oss_harmony.engines.demo_model import CODE_SIGNS, KINDS, MODEL_ROWS, word_codes
 
 __all__ = ["Network", "Shape"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gpt_oss_harmony.engines.demo_embedding import word_codes
+from gpt_oss_harmony.engines.demo_model import word_codes
 
 from .learner import Learner
 from .network import Network, Shape

@@ -11,7 +11,7 @@ import hashlib
 from random import Random
 
 from gpt_oss_harmony import load_harmony_encoding
-from gpt_oss_harmony.engines.demo_embedding import word_codes
+from gpt_oss_harmony.engines.demo_model import word_codes
 
 __all__ = [
     "CITIES",

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from gpt_oss_harmony.engines.demo_embedding import word_codes
+from gpt_oss_harmony.engines.demo_model import word_codes
 from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
 
 HERE = Path(__file__).resolve().parent

@@ -37,8 +37,7 @@ from gpt_oss_harmony import (
 from gpt_oss_harmony.apis.chat.input import conversation_from_chat
 from gpt_oss_harmony.cli.demo import weather_opening
 from gpt_oss_harmony.engines import demo_model
-from gpt_oss_harmony.engines.demo_embedding import CODE_SIGNS, MODEL_ROWS, word_codes
-from gpt_oss_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony.engines.demo_model import CODE_SIGNS, MODEL_ROWS, demo_model_folder, word_codes
 from gpt_oss_harmony.tokens.special_tokens import SPECIAL_TEXTS
 from support.examples import examples
 

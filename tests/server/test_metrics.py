@@ -10,8 +10,7 @@ from openai.types import Model
 
 from gpt_oss_harmony.engines import Health
 from gpt_oss_harmony.server import create_app
-from gpt_oss_harmony.server.metrics import Metrics
-from gpt_oss_harmony.server.vllm_metrics import NAMES
+from gpt_oss_harmony.server.metrics import NAMES, Metrics
 from support.chat_server import CALL, FINAL, HI, NOW, THINK, TellingEngine, chat, chunks
 from support.local_client import LocalClient
 from support.responses_server import serving

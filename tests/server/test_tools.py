@@ -15,7 +15,7 @@ from gpt_oss_harmony.apis import ResponsesRequest, response_of
 from gpt_oss_harmony.apis.items import ItemBegun, ItemEnded, ItemKind, ItemText, TokenLogprob
 from gpt_oss_harmony.apis.responses.writer import ResponseWriter
 from gpt_oss_harmony.server.admission import Admission
-from gpt_oss_harmony.server.tools.cited_answer import CitedAnswer
+from gpt_oss_harmony.server.tools.conversation_tools import CitedAnswer
 from gpt_oss_harmony.tools.browser import BrowserSession, Page
 from support.responses_server import NOW, create, fields_of, replay, stream, types
 from support.scripted_engine import ENCODING, PATIENCE

@@ -18,7 +18,7 @@ from gpt_oss_harmony.tools.browser import (
     rewrite_citations,
 )
 from gpt_oss_harmony.tools.browser.backends import search_page
-from gpt_oss_harmony.tools.browser.find_in_page import find_in_page
+from gpt_oss_harmony.tools.browser.browser import find_in_page
 
 
 def a_session() -> BrowserSession:

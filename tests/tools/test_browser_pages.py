@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpt_oss_harmony import load_harmony_encoding
 from gpt_oss_harmony.tools.browser import Page
-from gpt_oss_harmony.tools.browser.find_in_page import find_in_page, line_of_passage
+from gpt_oss_harmony.tools.browser.browser import find_in_page, line_of_passage
 from gpt_oss_harmony.tools.browser.page import (
     MOST_TOKENS,
     WIDTH,

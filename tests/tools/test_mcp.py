@@ -30,8 +30,14 @@ import support.raw_mcp_server as raw
 from gpt_oss_harmony import Message, Role, SystemContent, load_harmony_encoding
 from gpt_oss_harmony.tokens.python_encoder import without_surrogates
 from gpt_oss_harmony.tools.mcp import McpAddress, McpServerError, McpSettings, McpTool
-from gpt_oss_harmony.tools.mcp.listing import ListingError, harmony_name, list_tools, make_listing
-from gpt_oss_harmony.tools.mcp.mcp_tool import McpResult, McpSession
+from gpt_oss_harmony.tools.mcp.mcp_tool import (
+    ListingError,
+    McpResult,
+    McpSession,
+    harmony_name,
+    list_tools,
+    make_listing,
+)
 from gpt_oss_harmony.tools.mcp.replies import MAX_DEPTH, ReplyError, bounded, id_in
 from support.mcp_calls import answer
 from support.served import PATIENCE

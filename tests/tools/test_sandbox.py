@@ -29,9 +29,11 @@ from gpt_oss_harmony.tools.python.sandbox import (
 )
 from gpt_oss_harmony.tools.python.sandbox import sandbox as sandbox_module
 from gpt_oss_harmony.tools.python.sandbox.agent.cell_output import Output
-from gpt_oss_harmony.tools.python.sandbox.agent.folder import Folder
+from gpt_oss_harmony.tools.python.sandbox.agent.requests import Folder
 from gpt_oss_harmony.tools.python.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
-from gpt_oss_harmony.tools.python.sandbox.isolation import container_launch
+from gpt_oss_harmony.tools.python.sandbox.isolation import (
+    container_launch,
+)
 from gpt_oss_harmony.tools.python.sandbox.launch import (
     _PROBE,
     BOOTSTRAP,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from pydantic import (
@@ -11,11 +11,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     ValidationError,
     WithJsonSchema,
-    field_validator,
     model_validator,
 )
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_before_validator_function
 
 from ..conversation.json_field import missing_field
 from ..engines.engine import Sampling
@@ -48,6 +50,41 @@ class Ignored(NamedTuple):
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
         return {**handler(schema), "description": f"Changes nothing: {self.reason}."}
+
+
+EMPTY: tuple[Any, ...] = (None, False, 0, "", [], {})
+"""Values that request nothing: `min_tokens: 0` is the same as no such field."""
+
+
+@dataclass(frozen=True, eq=False)
+class Refused:
+    """Marks a field that a request must not use; its error is the `problem`, without backquotes.
+
+    The `accepted` values mean nothing, and are read as null. By default, the description in the
+    API's document is the end of the problem.
+    """
+
+    problem: str
+    accepted: tuple[Any, ...] = EMPTY
+    description: str = ""
+
+    def check(self, value: Any) -> None:
+        """Raise `ValueError` for a value that means something."""
+        if value is True or value not in self.accepted:
+            raise ValueError(self.problem.replace("`", ""))
+
+    def __get_pydantic_core_schema__(self, kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_before_validator_function(self.check, handler(kind))
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        remedy = self.problem.rpartition("; ")[2]
+        described = self.description or f"{remedy[0].upper()}{remedy[1:]}."
+        return {"enum": [*self.accepted], "description": described}
+
+
+def elsewhere(remedy: str, accepted: tuple[Any, ...] = EMPTY) -> Refused:
+    """Mark a field of another API; the `remedy` names the field of this one."""
+    return Refused(f"this API has no such field; {remedy}", accepted)
 
 
 class RequestBody(BaseModel):
@@ -121,17 +158,6 @@ def unknown_fields(body: type[BaseModel], raw: Mapping[str, Any], path: str = ""
     return found
 
 
-def misplaced_field(value: Any, name: str | None, remedies: Mapping[str, str]) -> Any:
-    """Refuse a field of another API; `remedies` has the right field by the name of the wrong one.
-
-    Values that mean nothing pass: clients send ``n: 1`` and ``logprobs: false`` to every API.
-    """
-    is_one = value == 1 and not isinstance(value, bool)
-    if value in (None, False, "", [], {}) or (name == "n" and is_one):
-        return None
-    raise ValueError(f"this API has no such field; {remedies[name or '']}")
-
-
 def validation_problem(errors: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     """Return the path of the first field that pydantic rejects, and the problem.
 
@@ -203,13 +229,6 @@ StopTexts: TypeAlias = Annotated[
 
 Whitespace: TypeAlias = Literal["separators", "compact", "indented", "flexible"]
 """The white space in JSON, as in `gpt_oss_harmony.grammar.TurnOptions`."""
-
-
-def no_bias(bias: Any) -> Any:
-    """Reject a `logit_bias`: no engine supports it."""
-    if bias:
-        raise ValueError("no engine supports this setting; leave it out")
-    return bias
 
 
 class SamplingFields(RequestBody):
@@ -318,31 +337,22 @@ class StreamOptions(RequestSettings):
     ] = None
 
 
-def _refuse(value: Any) -> Any:
-    # An empty value requests nothing: `min_tokens: 0` is the same as no such field.
-    if value not in (None, False, 0, "", [], {}):
-        raise ValueError("this server does not support this field; leave it out")
-    return value
-
-
 Unsupported: TypeAlias = Annotated[
     Any,
-    BeforeValidator(_refuse),
-    WithJsonSchema(
-        {"description": "Not supported: leave it out.", "enum": [None, False, 0, "", [], {}]}
+    Refused(
+        "this server does not support this field; leave it out",
+        description="Not supported: leave it out.",
     ),
 ]
 """A field that would change the answer but that no engine supports."""
 
-Elsewhere: TypeAlias = Annotated[Any, WithJsonSchema({"enum": [None, False, 0, "", [], {}]})]
-"""A field of another API, whose error names the field of this one; empty values pass."""
+OneAnswer: TypeAlias = Annotated[
+    Any, elsewhere("send a request for each answer", accepted=(*EMPTY, 1))
+]
+"""The number of answers in an API that has one; some clients always send 1."""
 
-OneAnswer: TypeAlias = Annotated[Any, WithJsonSchema({"enum": [None, False, 0, 1, "", [], {}]})]
-"""The number of answers in an API that has one."""
-
-Absent: TypeAlias = Annotated[Any, WithJsonSchema({"type": "null"})]
-"""A field that must be null; its error names the replacement."""
-
+NoBias: TypeAlias = Annotated[Any, Refused("no engine supports this setting; leave it out")]
+"""The biases of tokens."""
 
 OWNER = "the owner of a request is its API key"
 """The reason why the other names of a client change nothing."""
@@ -408,11 +418,4 @@ class ConstraintFields(SamplingFields):
     prompt_logprobs: Unsupported = None
     chat_template: Unsupported = None
     documents: Unsupported = None
-    logit_bias: dict[str, Any] | None = Field(
-        default=None, description="Must be empty.", json_schema_extra={"maxProperties": 0}
-    )
-
-    @field_validator("logit_bias")
-    @classmethod
-    def _has_no_bias(cls, bias: Any) -> Any:
-        return no_bias(bias)
+    logit_bias: NoBias = None

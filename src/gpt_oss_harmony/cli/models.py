@@ -41,7 +41,12 @@ class _Models(Command):
     def run(self, arguments: argparse.Namespace) -> None:
         output = Output(arguments.color)
         if arguments.convert:
-            output.line(str(_convert(arguments.convert)))
+            program, own = split_program(arguments.convert)
+            place = Path(arguments.convert)
+            if program is not None:
+                model = find_installed(program, own, convertible=True)
+                place = model.place
+            output.line(str(convert_ollama_gguf(place, _show if sys.stderr.isatty() else None)))
             return
         found = installed_models()
         if arguments.json:
@@ -88,15 +93,6 @@ def _fits(model: InstalledModel) -> str:
     except EngineError as error:
         return str(error).partition("; ")[0]
     return f"fits, with a context of {plan.context_length:,} tokens"
-
-
-def _convert(name: str) -> Path:
-    program, own = split_program(name)
-    place = Path(name)
-    if program is not None:
-        model = find_installed(program, own, convertible=True)
-        place = model.place
-    return convert_ollama_gguf(place, _show if sys.stderr.isatty() else None)
 
 
 def _show(done: int, total: int) -> None:

@@ -18,7 +18,7 @@
     sequential_generation         one request after the other, with what is public
     transformers_engine           a model in this process (extra ``transformers``)
     safetensors_file              weights as NumPy arrays
-    demo_embedding → demo_model   the model that comes with the package
+    demo_model                    the model that comes with the package
     numpy_model                   gpt-oss in one file, to be read: the oracle for other engines
     numpy_sampling                a row of NumPy's logits to a token
     numpy_engine                  small models with NumPy alone (extra ``numpy``): the demo model

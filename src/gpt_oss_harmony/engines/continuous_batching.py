@@ -62,15 +62,12 @@ class _DraftingSteps:
         room = min(FEW_ROWS - len(requests), self._step_size - tokens)
         for request in requests:
             if room > 0:
-                request.add_draft(self._draft(request, room))
+                drafts = self._drafts.get(request.name)
+                if drafts is None:
+                    drafts = Drafts(request.tokens, self._vocabulary_size)
+                    self._drafts[request.name] = drafts
+                request.add_draft(drafts.next(min(room, request.room - 1, self._longest_draft)))
                 room -= len(request.draft)
-
-    def _draft(self, request: BatchedRequest, room: int) -> list[int]:
-        drafts = self._drafts.get(request.name)
-        if drafts is None:
-            drafts = Drafts(request.tokens, self._vocabulary_size)
-            self._drafts[request.name] = drafts
-        return drafts.next(min(room, request.room - 1, self._longest_draft))
 
     def choose(self, logits: torch.Tensor) -> list[list[int]]:
         """Sample after the last token of each request, then after its draft while that is right."""

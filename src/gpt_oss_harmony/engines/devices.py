@@ -23,10 +23,18 @@ def find_machine() -> Machine:
     known: Any = importlib.import_module("transformers.utils.import_utils")
     least, most = (getattr(known, f"KERNELS_{end}_VERSION", None) for end in ("MIN", "MAX"))
     limits = [f">={least}"] * bool(least) + [f"<{most}"] * bool(most)
+    versions = {}
+    for name in _PACKAGES:
+        for distribution in _TRITONS if name == "triton" else (name,):
+            try:
+                versions[name] = metadata.version(distribution)
+                break
+            except metadata.PackageNotFoundError:
+                continue
     return Machine(
         devices=devices,
         memory=available_memory(),
-        packages=_versions(),
+        packages=versions,
         has_kernels=_holds(known.is_kernels_available),
         has_triton=_holds(lambda: known.is_triton_available("3.5.0" if is_xpu else "3.4.0")),
         kernels_range=",".join(limits),
@@ -39,18 +47,6 @@ def _holds(check: Callable[[], Any]) -> bool:
         return bool(check())
     except (AttributeError, TypeError):
         return False
-
-
-def _versions() -> dict[str, str]:
-    versions = {}
-    for name in _PACKAGES:
-        for distribution in _TRITONS if name == "triton" else (name,):
-            try:
-                versions[name] = metadata.version(distribution)
-                break
-            except metadata.PackageNotFoundError:
-                continue
-    return versions
 
 
 def _cuda() -> tuple[Device, ...]:

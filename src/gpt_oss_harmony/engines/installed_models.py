@@ -50,8 +50,10 @@ class InstalledModel(NamedTuple):
 def installed_models(environment: Mapping[str, str] = os.environ) -> list[InstalledModel]:
     """List the weights of gpt-oss on this computer; this reads headers, and no weights."""
     home = Path(environment.get("HOME") or environment.get("USERPROFILE") or Path.home())
+    cache = Path(environment.get("XDG_CACHE_HOME") or home / ".cache")
+    hub = Path(environment.get("HF_HOME") or cache / "huggingface") / "hub"
     return [
-        *_of_hub(_hub_cache(environment, home)),
+        *_of_hub(Path(environment.get("HF_HUB_CACHE") or hub)),
         *_of_ollama(_ollama_folders(environment, home), environment),
         *_of_lm_studio(_lm_studio_folders(home)),
         *_of_llama_cpp(_llama_cpp_caches(environment, home)),
@@ -82,12 +84,6 @@ def find_installed(
 
 
 # The cache of the hub
-
-
-def _hub_cache(environment: Mapping[str, str], home: Path) -> Path:
-    cache = Path(environment.get("XDG_CACHE_HOME") or home / ".cache")
-    hub = Path(environment.get("HF_HOME") or cache / "huggingface") / "hub"
-    return Path(environment.get("HF_HUB_CACHE") or hub)
 
 
 def _of_hub(cache: Path) -> Iterator[InstalledModel]:

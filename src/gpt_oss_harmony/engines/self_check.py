@@ -84,7 +84,10 @@ class SelfCheck:
         for position, (found, expected) in enumerate(
             zip(logits, self._expected[name], strict=True)
         ):
-            distance = _distance(found, expected)
+            centered = expected - expected.mean()
+            distance = float(
+                (found - found.mean() - centered).norm() / centered.norm().clamp_min(1e-9)
+            )
             if distance <= self._tolerance:  # not of NaN
                 continue
             raise EngineError(
@@ -113,11 +116,6 @@ def check_language(model: Any) -> None:
             "model, start one process without torchrun, or uninstall kernels to use bfloat16. "
             "--no-self-check starts all the same"
         )
-
-
-def _distance(found: torch.Tensor, expected: torch.Tensor) -> float:
-    centered = expected - expected.mean()
-    return float((found - found.mean() - centered).norm() / centered.norm().clamp_min(1e-9))
 
 
 def _tokens(count: int, vocabulary_size: int) -> list[int]:

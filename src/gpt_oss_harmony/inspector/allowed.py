@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 
 from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
@@ -79,7 +79,11 @@ def allowed(body: AllowedBody) -> Allowed:
     accepted += matcher.accept_all(tokens[accepted:])
     mismatch: MismatchJson | None = None
     if accepted < len(tokens):
-        mismatch = {"position": accepted, "explanation": _explained(matcher, accepted, tokens)}
+        ids = matcher.allowed_tokens()
+        begin = bisect_left(ids, FIRST_SPECIAL)
+        # Special tokens come first, as above.
+        found = Mismatch(accepted, tokens[accepted], ids[begin:] + ids[:begin])
+        mismatch = {"position": accepted, "explanation": found.explained(tokens)}
     return {
         "grammar": grammar,
         "tokens": token_list(tokens),
@@ -88,13 +92,6 @@ def allowed(body: AllowedBody) -> Allowed:
         "mismatch": mismatch,
         "finished": matcher.is_finished and accepted == len(tokens),
     }
-
-
-def _explained(matcher: Matcher, position: int, tokens: Sequence[int]) -> str:
-    """Explain a mismatch as `Mismatch` does, with the special tokens first."""
-    ids = matcher.allowed_tokens()
-    first = bisect_left(ids, FIRST_SPECIAL)
-    return Mismatch(position, tokens[position], ids[first:] + ids[:first]).explained(tokens)
 
 
 def _set_bits(mask: int) -> Iterator[int]:

@@ -89,7 +89,12 @@ def _resolve_text(parser: ParserState, ending: int) -> None:
         or without_loops(text, parser.tools).is_header
         or (ending == NO_TOKEN and _is_header(parser, text))
     ):
-        _note_nothing(parser, text, ending)
+        if text:
+            kind = RecoveryKind.CUT_HEADER if text.strip() else RecoveryKind.STRAY_TEXT
+            parser.recover(kind, text)
+            parser.incomplete |= "to=" in text
+        if ending != NO_TOKEN:
+            parser.recover(RecoveryKind.EXTRA_STOP, spelling(ending))
     elif parser.last_stop in (RETURN, CALL):
         parser.recover(RecoveryKind.TEXT_AFTER_STOP, text)
     elif ending == CALL and is_rest_of_call(
@@ -149,15 +154,6 @@ def _goes_on(parser: ParserState, text: str) -> bool:
     begun = text.lstrip()[:1]
     is_middle = begun.islower() or begun in _MIDDLE_SIGNS
     return is_middle and not last.text.rstrip().endswith(_SENTENCE_ENDS)
-
-
-def _note_nothing(parser: ParserState, text: str, ending: int) -> None:
-    if text:
-        kind = RecoveryKind.CUT_HEADER if text.strip() else RecoveryKind.STRAY_TEXT
-        parser.recover(kind, text)
-        parser.incomplete |= "to=" in text
-    if ending != NO_TOKEN:
-        parser.recover(RecoveryKind.EXTRA_STOP, spelling(ending))
 
 
 def _leave_out_text(parser: ParserState, text: str) -> None:

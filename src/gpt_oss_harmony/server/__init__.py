@@ -4,7 +4,6 @@
 
     settings, metrics, logs, telemetry, services
                                         shared by all routes
-    vllm_metrics                        the metrics under vLLM's names
     observation                         the records of each request: log, metrics, trace
     fair_turns, limited_route           turns between keys, threads by purpose; limits
     private_files                       files that only their owner may read

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 
 from .fair_turns import FairSemaphore
-from .http.errors import ApiError, shutting_down
+from .http.errors import shutting_down, too_many
 
 _FIRST_GUESS = 2.0  # the assumed seconds of a request before any has ended
 _NEW_SHARE = 0.2  # of the newest request in the average
@@ -36,29 +36,16 @@ class Admission:
         self.is_closed = False
         self._whole_requests = 0
 
-    def check_open(self) -> None:
-        """Raise `ApiError` if the server is shutting down."""
+    def check(self, owner: str = "") -> None:
+        """Raise `ApiError` if the queue is full or the server is shutting down."""
         if self.is_closed:
             raise shutting_down()
-
-    async def admit(self, owner: str) -> None:
-        """Raise `ApiError` if the queue is full or the server is shutting down."""
-        self.check(owner)
-
-    def check(self, owner: str = "") -> None:
-        """Do what `admit` does if the queue is in this process."""
-        self.check_open()
         if self._slots.requests(owner) >= self._max_running + self._max_waiting:
-            raise ApiError(
-                429,
+            until_empty = self._average_seconds * (self.waiting + 1) / self._max_running
+            raise too_many(
                 f"the server is busy: {self.running} requests run and {self.waiting} wait; "
                 "try again later",
-                kind="rate_limit_error",
-                code="server_busy",
-                # The estimated seconds until the queue is empty.
-                retry_after=max(
-                    1.0, self._average_seconds * (self.waiting + 1) / self._max_running
-                ),
+                retry_after=max(1.0, until_empty),
             )
 
     @asynccontextmanager

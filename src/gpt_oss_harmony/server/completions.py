@@ -52,7 +52,7 @@ async def create_completion(
     }
 
     async def answer() -> SampledAnswer:
-        await services.admission.admit(owner)
+        services.admission.check(owner)
         prompts = await services.pools.encoding.run(owner, completion_prompts, body)
         sampling = body.sampling()
         if sampling.grammar is not None:

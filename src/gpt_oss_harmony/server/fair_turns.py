@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from .http.errors import ApiError
+from .http.errors import too_many
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -114,13 +114,9 @@ class FairPool:
     ) -> _Result:
         """Run a call in a thread when it is this owner's turn; return its result."""
         if self._turns.waiting(owner) >= self._max_waiting:
-            raise ApiError(
-                429,
+            raise too_many(
                 f"{self._max_waiting} requests of this API key wait for a thread ({self._name}); "
-                "wait for the end of one",
-                kind="rate_limit_error",
-                code="server_busy",
-                retry_after=1,
+                "wait for the end of one"
             )
         await self._turns.take(owner)
         loop = asyncio.get_running_loop()

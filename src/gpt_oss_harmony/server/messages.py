@@ -58,7 +58,7 @@ async def create_message(
     streams = bool(body.stream)
 
     async def answer() -> SampledAnswer:
-        await services.admission.admit(owner)
+        services.admission.check(owner)
         whole = await _with_thread(services, owner, body)
         read = await _reading(services, caller, whole)
         turn, prepared = await prepared_turn(services, owner, whole, read)

@@ -1,15 +1,20 @@
-"""The metrics of the server, for Prometheus."""
+"""The metrics of the server, for Prometheus; under vLLM's names as well, for its dashboards.
+
+Each family of vLLM is one of the server's, with the label ``model_name``. Metrics of vLLM that only
+an engine can measure, such as the use of its cache, are missing; vLLM itself has them.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client.registry import Collector
 
 from ..conversation.messages import Message
 from ..engines.engine import EngineError, FinishReason, SampledToken
@@ -17,7 +22,70 @@ from ..engines.repetition import RepetitionDetector
 from ..grammar.errors import GrammarError
 from ..parsing.recovery import Recovery
 from .auth.limits import RequestUsage
-from .vllm_metrics import VllmNames
+
+# The names of vLLM
+
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "harmony_running": ("num_requests_running",),
+    "harmony_waiting": ("num_requests_waiting",),
+    "harmony_prompt_tokens": ("prompt_tokens", "prefix_cache_queries"),
+    "harmony_cached_tokens": ("prefix_cache_hits",),
+    "harmony_completion_tokens": ("generation_tokens",),
+    "harmony_completions": ("request_success",),
+    "harmony_time_to_first_token_seconds": ("time_to_first_token_seconds",),
+    "harmony_time_per_output_token_seconds": (
+        "inter_token_latency_seconds",
+        "request_time_per_output_token_seconds",
+        "time_per_output_token_seconds",
+    ),
+    "harmony_queue_seconds": ("request_queue_time_seconds",),
+    "harmony_prefill_seconds": ("request_prefill_time_seconds",),
+    "harmony_decode_seconds": ("request_decode_time_seconds",),
+    "harmony_completion_seconds": ("e2e_request_latency_seconds",),
+    "harmony_completion_prompt_tokens": ("request_prompt_tokens",),
+    "harmony_completion_output_tokens": (
+        "request_generation_tokens",
+        "request_max_num_generation_tokens",  # of the completions of one request: here the same
+    ),
+}
+"""The names that vLLM has for the server's metrics, without ``vllm:``."""
+
+_LABELS = {"reason": "finished_reason"}
+_ENDED = {"cancelled": "abort", "repetition": "length"}  # vLLM's words for ends
+
+
+class VllmNames(Collector):
+    """Collects the metrics of a registry a second time, under vLLM's names."""
+
+    def __init__(self, registry: CollectorRegistry, model: str) -> None:
+        self._registry = registry
+        self._model = model
+        registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: the registry must not collect while it registers this."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families with vLLM's names."""
+        suffixes = ("", "_total", "_created", "_bucket", "_sum", "_count")
+        series = [f"{name}{suffix}" for name in NAMES for suffix in suffixes]
+        known = self._registry.restricted_registry(series)
+        for family in known.collect():
+            for name in NAMES.get(family.name, ()):
+                renamed = Metric(f"vllm:{name}", family.documentation, family.type)
+                for sample in family.samples:
+                    labels = {
+                        _LABELS.get(label, label): _ENDED.get(value, value)
+                        for label, value in sample.labels.items()
+                    }
+                    suffix = sample.name.removeprefix(family.name)
+                    renamed.add_sample(
+                        f"vllm:{name}{suffix}", {"model_name": self._model, **labels}, sample.value
+                    )
+                yield renamed
+
 
 _KEYWORDS = {"not", "oneOf", "if", "contains", "uniqueItems", "pattern", "format", "propertyNames"}
 _KEYWORDS |= {"dependencies", "dependentRequired", "dependentSchemas", "unevaluatedProperties"}
@@ -36,19 +104,17 @@ class Metrics:
     """
 
     def __init__(self, vllm_model: str | None = None) -> None:
-        registry = self._registry = CollectorRegistry()
-        self.requests = Counter(
+        self._registry = CollectorRegistry()
+        self.requests = self._counter(
             "harmony_requests",
             "Answered requests, by route and status.",
             ("method", "route", "status"),
-            registry=registry,
         )
-        self.completions = Counter(
+        self.completions = self._counter(
             "harmony_completions",
             "Completions by their end: stop, length, repetition (they ran in circles), cancelled "
             "(the client disconnected), error.",
             ("reason",),
-            registry=registry,
         )
         self.preparation = self._histogram(
             "harmony_preparation_seconds",
@@ -87,76 +153,54 @@ class Metrics:
         self.completion_output = self._histogram(
             "harmony_completion_output_tokens", "Sampled tokens of a completion.", _LENGTHS
         )
-        self.prompt_tokens = Counter(
-            "harmony_prompt_tokens", "Tokens of prompts.", registry=registry
+        self.prompt_tokens = self._counter("harmony_prompt_tokens", "Tokens of prompts.")
+        self.cached_tokens = self._counter(
+            "harmony_cached_tokens", "Tokens of prompts from the engine's cache."
         )
-        self.cached_tokens = Counter(
-            "harmony_cached_tokens",
-            "Tokens of prompts from the engine's cache.",
-            registry=registry,
+        self.completion_tokens = self._counter("harmony_completion_tokens", "Sampled tokens.")
+        self.reasoning_tokens = self._counter(
+            "harmony_reasoning_tokens", "Sampled tokens of reasoning."
         )
-        self.completion_tokens = Counter(
-            "harmony_completion_tokens", "Sampled tokens.", registry=registry
-        )
-        self.reasoning_tokens = Counter(
-            "harmony_reasoning_tokens", "Sampled tokens of reasoning.", registry=registry
-        )
-        self._recoveries = Counter(
+        self.recoveries = self._counter(
             "harmony_recoveries",
             "Repairs of output that does not follow the format, by kind.",
             ("kind",),
-            registry=registry,
         )
-        self._unenforced = Counter(
+        self._unenforced = self._counter(
             "harmony_unenforced_keywords",
             "Schema keywords that grammars leave out, by keyword.",
             ("keyword",),
-            registry=registry,
         )
-        self._refusals = Counter(
+        self._refusals = self._counter(
             "harmony_grammar_refusals",
             "Requests refused because their schema cannot be enforced, by keyword.",
             ("keyword",),
-            registry=registry,
         )
-        self.violations = Counter(
-            "harmony_schema_violations",
-            "Violations of schema keywords that grammars leave out.",
-            registry=registry,
+        self.violations = self._counter(
+            "harmony_schema_violations", "Violations of schema keywords that grammars leave out."
         )
-        self.ignored_fields = Counter(
+        self.ignored_fields = self._counter(
             "harmony_ignored_fields",
             "Unknown fields of requests, by name; further names are other.",
             ("field",),
-            registry=registry,
         )
-        self._tool_calls = Counter(
+        self._tool_calls = self._counter(
             "harmony_tool_calls",
             "Calls of the server's own tools, by their end.",
             ("tool", "status"),
-            registry=registry,
         )
         self.running = self._gauge("harmony_running", "Completions at the engine.")
         self.waiting = self._gauge("harmony_waiting", "Completions in the queue.")
-
-        self.storage_refusals = Counter(
+        self.storage_refusals = self._counter(
             "harmony_storage_refusals",
             "Requests refused because their key has stored as much as it may.",
-            registry=registry,
         )
-        self.database_bytes = Gauge(
+        self.database_bytes = self._gauge(
             "harmony_database_bytes",
             "Bytes of the database, with what is free in it; measured once a minute.",
-            registry=registry,
         )
-
         if vllm_model is not None:
-            VllmNames(registry, vllm_model)
-
-    def count_recoveries(self, recoveries: Iterable[Recovery]) -> None:
-        """Count the repairs of one completion."""
-        for recovery in recoveries:
-            self._recoveries.labels(recovery.kind.value).inc()
+            VllmNames(self._registry, vllm_model)
 
     def count_unenforced(self, errors: Iterable[GrammarError]) -> None:
         """Count the keywords that the grammar of a turn leaves out; unknown ones as ``other``."""
@@ -174,6 +218,9 @@ class Metrics:
     def text(self) -> bytes:
         """Write the metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
+
+    def _counter(self, name: str, about: str, labels: Sequence[str] = ()) -> Counter:
+        return Counter(name, about, labels, registry=self._registry)
 
     def _gauge(self, name: str, about: str) -> Gauge:
         return Gauge(name, about, registry=self._registry)
@@ -325,4 +372,5 @@ class CompletionMetrics:
         self.recoveries, self.unenforced, self.violations = recoveries, unenforced, violations
         self._metrics.cached_tokens.inc(cached)
         self._metrics.reasoning_tokens.inc(reasoning)
-        self._metrics.count_recoveries(recoveries)
+        for recovery in recoveries:
+            self._metrics.recoveries.labels(recovery.kind.value).inc()

@@ -85,7 +85,7 @@ async def _respond(
     headers: dict[str, str] = {}
 
     async def answer() -> SampledAnswer:
-        await services.admission.admit(caller.owner)
+        services.admission.check(caller.owner)
         asked = body.chat()
         read = partial(turn_of_chat, asked, date=services.current_date())
         turn, prepared = await prepared_turn(services, caller.owner, asked, read)

@@ -26,20 +26,17 @@ class _Choice:
         for name, value in choice["delta"].items():
             if name == "tool_calls":
                 for call in value:
-                    self._add_call(call)
+                    if call["index"] == len(self.calls):
+                        self.calls.append({name: call[name] for name in call if name != "index"})
+                        self.arguments.append([])
+                    kind = self.calls[call["index"]]["type"]
+                    self.arguments[call["index"]].append(call[kind][_TEXTS[kind]])
             elif name not in _CONSTANT:
                 self.texts.setdefault(name, []).append(value)
         if choice["logprobs"] is not None:
             self.logprobs = (self.logprobs or []) + choice["logprobs"]["content"]
         if choice["finish_reason"] is not None:
             self.end = {name: choice[name] for name in choice if name not in _OF_CHUNK}
-
-    def _add_call(self, call: Mapping[str, Any]) -> None:
-        if call["index"] == len(self.calls):
-            self.calls.append({name: call[name] for name in call if name != "index"})
-            self.arguments.append([])
-        kind = self.calls[call["index"]]["type"]
-        self.arguments[call["index"]].append(call[kind][_TEXTS[kind]])
 
     def whole(self, index: int) -> dict[str, Any]:
         texts = {name: "".join(pieces) for name, pieces in self.texts.items()}

@@ -4,37 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
 
 from ...conversation.content import ReasoningEffort
 from ...engines.engine import Sampling
 from ..request_body import (
     OWNER,
-    Absent,
     ConstraintFields,
-    Elsewhere,
     Ignored,
     Metadata,
     ParallelCalls,
     PromptCacheRetention,
+    Refused,
     ServiceTier,
     StreamOptions,
     Unsupported,
-    misplaced_field,
+    elsewhere,
 )
 from ..turn import TurnRequest, noted, request_fields, turn_of_parsed
 from .input import read_chat
-
-_IN_CHAT = {
-    "text": "send response_format, or verbosity",
-    "max_output_tokens": "send max_completion_tokens",
-    "input": "send messages",
-    "instructions": "send a message of the role developer",
-    "previous_response_id": "send all messages, or use the Responses API",
-    "stop_sequences": "send stop",
-    "system": "send a message of the role system",
-}
-"""Fields of the other APIs, and what to send instead."""
 
 
 class ChatRequest(ConstraintFields):
@@ -57,12 +45,20 @@ class ChatRequest(ConstraintFields):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: ParallelCalls = None
     response_format: dict[str, Any] | None = None
-    functions: Absent = Field(default=None, description="Send tools instead.")
-    function_call: Unsupported = None
-    web_search_options: Absent = Field(
-        default=None, description="Send the tool `web_search` to the Responses API instead."
+    functions: Annotated[Any, WithJsonSchema({"type": "null"})] = Field(
+        default=None, description="Send tools instead."
     )
-    modalities: list[str] | None = Field(default=None, json_schema_extra={"enum": [None, ["text"]]})
+    function_call: Unsupported = None
+    web_search_options: Annotated[
+        Any,
+        Refused(
+            "Chat Completions has no web search; send the tool `web_search` to the Responses API",
+            accepted=(None,),
+        ),
+    ] = None
+    modalities: Annotated[
+        Any, Refused("the model writes only text; leave it out", accepted=(None, ["text"]))
+    ] = None
     audio: Unsupported = None
     continue_final_message: bool | None = Field(
         default=None, description="Whether to go on writing the last message, by the assistant."
@@ -81,36 +77,15 @@ class ChatRequest(ConstraintFields):
     safety_identifier: Annotated[str | None, Ignored(OWNER)] = Field(default=None, max_length=1024)
     service_tier: ServiceTier = None
     user: Annotated[str | None, Ignored(OWNER)] = None
-    text: Elsewhere = Field(default=None, description="Send `response_format` instead.")
-    max_output_tokens: Elsewhere = Field(
-        default=None, description="Send `max_completion_tokens` instead."
-    )
-    input: Elsewhere = Field(default=None, description="Send `messages` instead.")
-    instructions: Elsewhere = Field(default=None, description="Send a message instead.")
-    previous_response_id: Elsewhere = Field(default=None, description="Send all messages instead.")
-    stop_sequences: Elsewhere = Field(default=None, description="Send `stop` instead.")
-    system: Elsewhere = Field(default=None, description="Send a message instead.")
-
-    @field_validator(*_IN_CHAT)
-    @classmethod
-    def _is_of_another_api(cls, value: Any, info: ValidationInfo) -> Any:
-        return misplaced_field(value, info.field_name, _IN_CHAT)
-
-    @field_validator("web_search_options")
-    @classmethod
-    def _is_searched_elsewhere(cls, options: Any) -> Any:
-        if options is not None:
-            raise ValueError(
-                "Chat Completions has no web search; send the tool web_search to the Responses API"
-            )
-        return options
-
-    @field_validator("modalities")
-    @classmethod
-    def _is_text(cls, modalities: Any) -> Any:
-        if modalities not in (None, ["text"]):
-            raise ValueError("the model writes only text; leave it out")
-        return modalities
+    text: Annotated[Any, elsewhere("send `response_format`, or `verbosity`")] = None
+    max_output_tokens: Annotated[Any, elsewhere("send `max_completion_tokens`")] = None
+    input: Annotated[Any, elsewhere("send `messages`")] = None
+    instructions: Annotated[Any, elsewhere("send a message of the role `developer`")] = None
+    previous_response_id: Annotated[
+        Any, elsewhere("send all messages, or use the Responses API")
+    ] = None
+    stop_sequences: Annotated[Any, elsewhere("send `stop`")] = None
+    system: Annotated[Any, elsewhere("send a message of the role `system`")] = None
 
     @field_validator("add_generation_prompt")
     @classmethod

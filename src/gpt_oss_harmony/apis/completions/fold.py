@@ -40,12 +40,10 @@ class CompletionsFold:
         return {**self._head, "choices": choices, **self._usage}
 
 
-def _joined_lists(parts: list[dict[str, list[Any]]]) -> dict[str, list[Any]]:
-    return {name: [entry for part in parts for entry in part[name]] for name in parts[0]}
-
-
 _JOINED: Mapping[str, Any] = {
     "text": "".join,
-    "logprobs": _joined_lists,
+    "logprobs": lambda parts: {
+        name: [entry for part in parts for entry in part[name]] for name in parts[0]
+    },
     "token_ids": lambda parts: [token for part in parts for token in part],
 }

@@ -14,7 +14,7 @@ from ...encoding import load_harmony_encoding
 from ...engines.engine import Sampling
 from ...errors import ConversationError
 from ...tokens.special_tokens import SPECIAL_TEXTS, VOCABULARY_SIZE
-from ..request_body import OWNER, Ignored, SamplingFields, StreamOptions, no_bias
+from ..request_body import OWNER, Ignored, NoBias, Refused, SamplingFields, StreamOptions
 
 _MAX_CHOICES = 128
 
@@ -79,12 +79,8 @@ class CompletionRequest(SamplingFields):
     )
     logprobs: int | None = Field(default=None, ge=0, le=20)
     echo: bool | None = Field(default=None, description="Whether the text begins with the prompt.")
-    suffix: str | None = Field(
-        default=None, description="Must be empty.", json_schema_extra={"maxLength": 0}
-    )
-    logit_bias: dict[str, Any] | None = Field(
-        default=None, description="Must be empty.", json_schema_extra={"maxProperties": 0}
-    )
+    suffix: Annotated[Any, Refused("the model can only continue texts; leave it out")] = None
+    logit_bias: NoBias = None
     user: Annotated[str | None, Ignored(OWNER)] = None
     skip_special_tokens: bool | None = Field(
         default=None,
@@ -110,18 +106,6 @@ class CompletionRequest(SamplingFields):
             "additionalProperties": False,
         },
     )
-
-    @field_validator("logit_bias")
-    @classmethod
-    def _has_no_bias(cls, bias: Any) -> Any:
-        return no_bias(bias)
-
-    @field_validator("suffix")
-    @classmethod
-    def _has_no_suffix(cls, suffix: Any) -> Any:
-        if suffix:
-            raise ValueError("the model can only continue texts; leave it out")
-        return suffix
 
     @field_validator("best_of")
     @classmethod

@@ -103,7 +103,15 @@ def turn_of_messages(
         builder.add_instructions(_instructions(JsonField(request.system, "system")))
     messages = list(JsonField(request.messages, "messages").items())
     for message in messages:
-        _read_message(message, builder, decrypt)
+        role = message["role"]
+        if role.text() == "system":
+            builder.add_instructions(_instructions(message["content"]))
+        elif role.value == "user":
+            _read_user(message["content"], builder)
+        elif role.value == "assistant":
+            _read_assistant(message["content"], builder, decrypt)
+        else:
+            raise role.unexpected("one of user, assistant, system")
     continues = messages[-1]["role"].value == "assistant"
     conversation = builder.conversation(
         effort=_requested_effort(request, effort),
@@ -203,18 +211,14 @@ def _read_tools(tools: JsonField) -> RequestedTools:
             for example in tool["input_examples"].optional_items()
         ]
         description = "\n".join([*filter(None, [given]), *examples])
-        _accept_options(tool)
+        # Options that ask for what happens anyway; others are reported as ignored.
+        tool.accept("defer_loading", False)
+        tool.accept("allowed_callers", ["direct"])
+        tool.accept("eager_input_streaming", True)  # arguments are streamed as they are written
         requested.add("functions", None, ToolDescription.new(name, description, schema))
         if tool["strict"].flag():
             requested.strict.add(f"functions.{name}")
     return requested
-
-
-def _accept_options(tool: JsonField) -> None:
-    """Note the options that ask for what happens anyway; others are reported as ignored."""
-    tool.accept("defer_loading", False)
-    tool.accept("allowed_callers", ["direct"])
-    tool.accept("eager_input_streaming", True)  # arguments are streamed as they are written
 
 
 def _read_choice(choice: JsonField, tools: RequestedTools) -> ToolChoice:
@@ -259,20 +263,6 @@ def _blocks(content: JsonField) -> Iterator[JsonField]:
     if not isinstance(content.value, list):
         raise content.unexpected("text or a list of blocks")
     yield from content.items()
-
-
-def _read_message(
-    message: JsonField, builder: ConversationBuilder, decrypt: Decrypt | None
-) -> None:
-    role = message["role"]
-    if role.text() == "system":
-        builder.add_instructions(_instructions(message["content"]))
-    elif role.value == "user":
-        _read_user(message["content"], builder)
-    elif role.value == "assistant":
-        _read_assistant(message["content"], builder, decrypt)
-    else:
-        raise role.unexpected("one of user, assistant, system")
 
 
 def _read_user(content: JsonField, builder: ConversationBuilder) -> None:

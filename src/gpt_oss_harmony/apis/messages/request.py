@@ -14,29 +14,17 @@ from ...engines.engine import Sampling
 from ..request_body import (
     OWNER,
     Effort,
-    Elsewhere,
     Ignored,
     OneAnswer,
     RequestSettings,
     SamplingFields,
     Unsupported,
     Whitespace,
-    misplaced_field,
+    elsewhere,
 )
 
 ReasoningDisplay: TypeAlias = Literal["shown", "sealed", "with_calls"]
 """The reasoning in an answer: all of it, only its signature, or only that before a call."""
-
-_ELSEWHERE = {
-    "stop": "send stop_sequences",
-    "max_completion_tokens": "send max_tokens",
-    "max_output_tokens": "send max_tokens",
-    "n": "send a request for each answer",
-    "input": "send messages",
-    "instructions": "send system",
-    "response_format": "send output_config.format",
-}
-"""Fields of the other APIs, and what to send instead."""
 
 
 class ThinkingSettings(RequestSettings):
@@ -100,15 +88,13 @@ class MessagesRequest(SamplingFields):
         max_length=16,
         description="Texts that end the answer; the answer does not contain them.",
     )
-    stop: Elsewhere = Field(default=None, description="Send `stop_sequences` instead.")
-    max_completion_tokens: Elsewhere = Field(default=None, description="Send `max_tokens` instead.")
-    max_output_tokens: Elsewhere = Field(default=None, description="Send `max_tokens` instead.")
-    n: OneAnswer = Field(default=None, description="A request has one answer.")
-    input: Elsewhere = Field(default=None, description="Send `messages` instead.")
-    instructions: Elsewhere = Field(default=None, description="Send `system` instead.")
-    response_format: Elsewhere = Field(
-        default=None, description="Send `output_config.format` instead."
-    )
+    stop: Annotated[Any, elsewhere("send `stop_sequences`")] = None
+    max_completion_tokens: Annotated[Any, elsewhere("send `max_tokens`")] = None
+    max_output_tokens: Annotated[Any, elsewhere("send `max_tokens`")] = None
+    n: OneAnswer = None
+    input: Annotated[Any, elsewhere("send `messages`")] = None
+    instructions: Annotated[Any, elsewhere("send `system`")] = None
+    response_format: Annotated[Any, elsewhere("send `output_config.format`")] = None
     thinking: ThinkingSettings | None = None
     output_config: OutputConfig | None = None
     output_format: dict[str, Any] | None = Field(
@@ -139,11 +125,6 @@ class MessagesRequest(SamplingFields):
     service_tier: Annotated[Any, Ignored("there is one tier", accepted=("auto",))] = None
     speed: Annotated[Any, Ignored("there is one speed", accepted=("standard",))] = None
     user_profile_id: Annotated[Any, Ignored(OWNER)] = None
-
-    @field_validator(*_ELSEWHERE)
-    @classmethod
-    def _is_of_another_api(cls, value: Any, info: ValidationInfo) -> Any:
-        return misplaced_field(value, info.field_name, _ELSEWHERE)
 
     @property
     def stop_texts(self) -> tuple[str, ...]:

@@ -16,13 +16,13 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from ...conversation.json_field import JsonField
 from ..chat.request import ChatRequest
-from ..request_body import RequestBody, RequestSettings, Unsupported, read_body
+from ..request_body import Refused, RequestBody, RequestSettings, Unsupported, read_body
 
 
 class OllamaOptions(RequestSettings):
@@ -123,7 +123,8 @@ class OllamaChatRequest(OllamaRequest):
     def _messages(self) -> Iterator[dict[str, Any]]:
         waiting: deque[tuple[str, str]] = deque()  # calls without a result: their ids and names
         for place, message in enumerate(JsonField(self.messages, "messages").items()):
-            _refuse_images(message)
+            if message["images"].value:
+                raise message["images"].error("the model reads only text; leave the images out")
             said = {"role": message["role"].value, "content": message["content"].value or ""}
             if said["role"] == "assistant":
                 calls = list(_chat_calls(message["tool_calls"], place))
@@ -143,30 +144,22 @@ class OllamaGenerateRequest(OllamaRequest):
 
     prompt: str | None = None
     system: str | None = None
-    raw: Unsupported = Field(
-        default=None, description="Send a raw prompt to `/v1/completions`, which has its tokens."
-    )
+    raw: Annotated[
+        Any,
+        Refused(
+            "the server renders the prompt; send one of your own to `/v1/completions`, as text or "
+            "token ids"
+        ),
+    ] = None
     suffix: Unsupported = None
     template: Unsupported = None
     context: Unsupported = None
     images: Unsupported = None
 
-    @field_validator("raw", mode="before")
-    @classmethod
-    def _is_rendered_here(cls, raw: Any) -> Any:
-        if raw:
-            raise ValueError("send a prompt of your own to /v1/completions, as text or token ids")
-        return None
-
     def _messages(self) -> Iterator[dict[str, Any]]:
         if self.system:
             yield {"role": "system", "content": self.system}
         yield {"role": "user", "content": self.prompt or ""}
-
-
-def _refuse_images(message: JsonField) -> None:
-    if message["images"].value:
-        raise message["images"].error("the model reads only text; leave the images out")
 
 
 def _chat_calls(calls: JsonField, place: int) -> Iterator[dict[str, Any]]:

@@ -93,7 +93,8 @@ class OllamaWriter:
         }
 
     def _line(self, text: str, *, done: bool = False, **more: Any) -> Event:
-        head = {"model": self._model, "created_at": _written_time(self._now())}
+        time = datetime.fromtimestamp(self._now() / 1e9, timezone.utc)
+        head = {"model": self._model, "created_at": time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
         names = ("thinking", "tool_calls")
         said: dict[str, Any] = {name: more.pop(name) for name in names if name in more}
         if self._is_chat:
@@ -101,8 +102,3 @@ class OllamaWriter:
         else:
             said["response"] = text
         return event_of({**head, **said, "done": done, **more})
-
-
-def _written_time(nanoseconds: int) -> str:
-    time = datetime.fromtimestamp(nanoseconds / 1e9, timezone.utc)
-    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

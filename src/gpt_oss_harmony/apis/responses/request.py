@@ -14,21 +14,20 @@ from ...engines.engine import Sampling
 from ..conversation_builder import ConversationBuilder
 from ..items import Decrypt, HistoryItem, NewId
 from ..request_body import (
-    Absent,
     ConstraintFields,
-    Elsewhere,
     Ignored,
     Metadata,
     OneAnswer,
     ParallelCalls,
     PromptCacheRetention,
     ReasoningSettings,
+    Refused,
     RequestBody,
     RequestSettings,
     ServiceTier,
     StreamOptions,
     Unsupported,
-    misplaced_field,
+    elsewhere,
 )
 from ..requested_answer import requested_effort, requested_format, verbosity_instructions
 from ..requested_tools import read_tools
@@ -94,18 +93,6 @@ Includable: TypeAlias = Literal[
     "web_search_call.results",
 ]
 
-_IN_RESPONSES = {
-    "response_format": "send text.format",
-    "n": "send a request for each answer",
-    "max_completion_tokens": "send max_output_tokens",
-    "logprobs": "send top_logprobs, or include 'message.output_text.logprobs'",
-    "stop_sequences": "send stop",
-    "verbosity": "send text.verbosity",
-    "functions": "send tools",
-    "system": "send instructions",
-}
-"""Fields of the other APIs, and what to send instead."""
-
 
 class ResponsesRequest(ConstraintFields):
     """A request for a response."""
@@ -153,27 +140,27 @@ class ResponsesRequest(ConstraintFields):
         description="Reasoning is an item and cannot be hidden.",
         json_schema_extra={"enum": [None, True]},
     )
-    prompt: Absent = Field(default=None, description="Stored prompts are not supported.")
+    prompt: Annotated[
+        Any,
+        Refused(
+            "stored prompts are not supported; send `instructions` and `input`", accepted=(None,)
+        ),
+    ] = None
     prompt_cache_key: str | None = Field(default=None, max_length=1024)
     prompt_cache_retention: PromptCacheRetention = None
     safety_identifier: str | None = Field(default=None, max_length=1024)
     service_tier: ServiceTier = None
     user: str | None = None
-    response_format: Elsewhere = Field(default=None, description="Send `text.format` instead.")
-    n: OneAnswer = Field(default=None, description="A response has one answer.")
-    max_completion_tokens: Elsewhere = Field(
-        default=None, description="Send `max_output_tokens` instead."
-    )
-    logprobs: Elsewhere = Field(default=None, description="Send `top_logprobs` instead.")
-    stop_sequences: Elsewhere = Field(default=None, description="Send `stop` instead.")
-    verbosity: Elsewhere = Field(default=None, description="Send `text.verbosity` instead.")
-    functions: Elsewhere = Field(default=None, description="Send `tools` instead.")
-    system: Elsewhere = Field(default=None, description="Send `instructions` instead.")
-
-    @field_validator(*_IN_RESPONSES)
-    @classmethod
-    def _is_of_another_api(cls, value: Any, info: ValidationInfo) -> Any:
-        return misplaced_field(value, info.field_name, _IN_RESPONSES)
+    response_format: Annotated[Any, elsewhere("send `text.format`")] = None
+    n: OneAnswer = None
+    max_completion_tokens: Annotated[Any, elsewhere("send `max_output_tokens`")] = None
+    logprobs: Annotated[
+        Any, elsewhere("send `top_logprobs`, or include 'message.output_text.logprobs'")
+    ] = None
+    stop_sequences: Annotated[Any, elsewhere("send `stop`")] = None
+    verbosity: Annotated[Any, elsewhere("send `text.verbosity`")] = None
+    functions: Annotated[Any, elsewhere("send `tools`")] = None
+    system: Annotated[Any, elsewhere("send `instructions`")] = None
 
     @field_validator("messages")
     @classmethod
@@ -202,13 +189,6 @@ class ResponsesRequest(ConstraintFields):
         if background and info.data.get("store") is False:
             raise ValueError("a response in the background is stored; leave store out")
         return background
-
-    @field_validator("prompt")
-    @classmethod
-    def _is_unknown(cls, prompt: Any) -> Any:
-        if prompt is not None:
-            raise ValueError("stored prompts are not supported; send instructions and input")
-        return prompt
 
     @property
     def items(self) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ..fair_turns import FairPool
-from ..http.errors import ApiError
+from ..http.errors import too_many
 from ..store import KeyLimits, KeyRequest, KeyRequests, StoreError
 
 _MINUTE = 60.0
@@ -51,13 +51,9 @@ class Quota:
         def take(count: int) -> None:
             nonlocal taken
             if count > 0 and self._held[owner] + count > self._limit:
-                raise ApiError(
-                    429,
+                raise too_many(
                     f"this API key already has {self._limit:,} {self._noun}, the most at a "
-                    "time; wait for the end of a request",
-                    kind="rate_limit_error",
-                    code="server_busy",
-                    retry_after=1,
+                    "time; wait for the end of a request"
                 )
             taken += count
             self._held[owner] += count
@@ -215,13 +211,7 @@ def _judge(limits: KeyLimits, requests: Sequence[KeyRequest], now: float) -> Ref
 
 def _raise(refusal: Refusal | None) -> None:
     if refusal is not None:
-        raise ApiError(
-            429,
-            refusal.problem,
-            kind="rate_limit_error",
-            code="rate_limit_exceeded",
-            retry_after=refusal.retry_after,
-        )
+        raise too_many(refusal.problem, refusal.retry_after, "rate_limit_exceeded")
 
 
 class _Window:

@@ -65,7 +65,7 @@ async def create_chat_completion(
     includes_usage = body.includes_usage or not streams
 
     async def answer() -> SampledAnswer:
-        await services.admission.admit(owner)
+        services.admission.check(owner)
         filled = await services.file_texts.of_chat(owner, body)
         read = partial(turn_of_chat, filled, date=services.current_date())
         turn, prepared = await prepared_turn(services, owner, filled, read)

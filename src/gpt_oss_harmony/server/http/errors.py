@@ -246,6 +246,11 @@ def database_unavailable() -> ApiError:
     )
 
 
+def too_many(problem: str, retry_after: float = 1, code: str = "server_busy") -> ApiError:
+    """Make the error of a request that has to wait for others: 429, and after how many seconds."""
+    return ApiError(429, problem, kind="rate_limit_error", code=code, retry_after=retry_after)
+
+
 def shutting_down() -> ApiError:
     """Make the error of a request that cannot run or continue because the server is ending."""
     return ApiError(

@@ -20,16 +20,6 @@ from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 from ...apis.wire_events import json_text
 from .errors import ApiError
 
-
-def json_bytes(value: Any) -> bytes:
-    r"""Write JSON in UTF-8; if one character needs an escape, escape all that are not ASCII.
-
-    >>> json_bytes({"text": "é"}), json_bytes([chr(0xD83D)])
-    (b'{"text":"\xc3\xa9"}', b'["\\ud83d"]')
-    """
-    return json_text(value).encode()
-
-
 _Listed = TypeVar("_Listed", bound=Mapping[str, Any])
 
 
@@ -70,7 +60,7 @@ class JsonResponse(JSONResponse):
         try:
             return super().render(content)
         except UnicodeEncodeError:
-            return json_bytes(content)
+            return json_text(content).encode()
 
 
 # Large JSON

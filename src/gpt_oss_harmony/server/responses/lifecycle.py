@@ -49,7 +49,7 @@ async def start_response(
     Raises what `plan_response` raises, `ApiError` if the queue is full, and `ClaimedError` for the
     repetition of an earlier request.
     """
-    await services.admission.admit(caller.owner)
+    services.admission.check(caller.owner)
     owner, pools = caller.owner, services.pools
     claims: Sequence[Claim] = ()
     if key is not None and key.is_given:

@@ -107,7 +107,11 @@ def plan_response(
         prepared = prepare_turn(turn)
         if len(prepared.prompt) > request.compaction_threshold:
             items = [*history.items, *input_items]
-            compaction = _compacted(services, owner, request, history, items)
+            # Everything before the response becomes one item, of half the tokens that are allowed.
+            opened = opened_items(items, OwnerCipher(services.cipher, owner))
+            count = prompt_counter(services, owner, request, history)
+            kept = compacted_items(opened, request.compaction_threshold // 2, count)
+            compaction = [HistoryItem(compaction_item(services, owner, kept))]
             empty = resolved.model_copy(update={"input": [], "messages": None})
             turn = _turn(services, owner, empty, history._replace(items=compaction), {}, servers)
             prepared = None
@@ -139,20 +143,6 @@ def plan_response(
         compaction=compaction,
         is_generated=is_generated,
     )
-
-
-def _compacted(
-    services: Services,
-    owner: str,
-    request: ResponsesRequest,
-    history: History,
-    items: Sequence[HistoryItem],
-) -> Sequence[HistoryItem]:
-    """Compact everything before the response into one item, of half the tokens that are allowed."""
-    opened = opened_items(items, OwnerCipher(services.cipher, owner))
-    count = prompt_counter(services, owner, request, history)
-    kept = compacted_items(opened, (request.compaction_threshold or 0) // 2, count)
-    return [HistoryItem(compaction_item(services, owner, kept))]
 
 
 def _tools(

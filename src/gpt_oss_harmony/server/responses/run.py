@@ -73,10 +73,6 @@ class Effects(Protocol):
         """Let go of everything that the response held."""
 
 
-def _no_fields(call: Message) -> Mapping[str, Any]:
-    return {}
-
-
 @dataclass(frozen=True)
 class ResponseRules:
     """What the request says about the course of its response.
@@ -97,7 +93,7 @@ class ResponseRules:
     is_generated: bool = True
     approved: Sequence[ApprovedCall] = ()
     tools: frozenset[str] = frozenset()
-    planned_fields: Callable[[Message], Mapping[str, Any]] = _no_fields
+    planned_fields: Callable[[Message], Mapping[str, Any]] = lambda call: {}
     max_tool_calls: int = 100
 
 

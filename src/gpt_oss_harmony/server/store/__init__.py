@@ -9,8 +9,8 @@
     tables → owned_data       columns; all data of one owner, its size, and the limit of that
     rows                      rows as dataclasses: their ids, expiry and order, and pages of them
     response_chains           responses that follow each other, and their tools' sessions
-    responses, conversations, files, containers, chat_completions,
-    message_threads, batches
+    responses, conversations, files, containers, batches,
+    chat_completions          also the threads of the Messages API
     keys                      API keys, their requests, and what these claim
     store                     opens all of these
 
@@ -20,7 +20,7 @@ the data of other owners.
 
 from ...apis.files import PartialUpload, UploadedFile
 from .batches import Batches, BatchRequest, BatchResult
-from .chat_completions import StoredCompletion, StoredCompletions
+from .chat_completions import MessageThread, MessageThreads, StoredCompletion, StoredCompletions
 from .containers import ContainerFile, ContainerFiles, Containers, NewFile, StoredContainer
 from .conversations import Conversation, Conversations
 from .database import database_name
@@ -37,7 +37,6 @@ from .errors import (
 )
 from .files import PartialUploads, Uploads
 from .keys import Claim, Claims, KeyLimits, KeyRecord, KeyRequest, KeyRequests, Keys
-from .message_threads import MessageThread, MessageThreads
 from .owned_data import OwnedData, OwnedRow
 from .response_chains import StoredSession, ToolSessions
 from .responses import NewResponse, Responses, StoredResponse

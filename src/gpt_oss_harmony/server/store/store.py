@@ -15,14 +15,13 @@ from sqlalchemy import URL, Select, func, select
 
 from ...apis.batches import Batch
 from .batches import Batches
-from .chat_completions import StoredCompletions
+from .chat_completions import MessageThreads, StoredCompletions
 from .containers import ContainerFiles, Containers
 from .conversations import Conversations
 from .database import Database, migrate
 from .errors import StoreError, StoreFullError
 from .files import PartialUploads, Uploads, sweep_all
 from .keys import Claims, KeyRequests, Keys
-from .message_threads import MessageThreads
 from .owned_data import OwnedData, Quota
 from .response_chains import ToolSessions, visible
 from .responses import Responses

@@ -2,7 +2,6 @@
 
 ::
 
-    citations             an answer in the form for clients, and its citations
     mcp                   the MCP servers that a request names, and approvals of their calls
-    conversation_tools    the sessions of one conversation; runs its calls
+    conversation_tools    sessions of one conversation, their calls, and citations in its answers
 """

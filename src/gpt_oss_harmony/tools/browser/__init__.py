@@ -6,7 +6,6 @@
     page             a page: text, links, numbered lines, and the view that the model gets
     session          the pages that a conversation has seen
     citations        the pages and lines that an answer cites
-    find_in_page     results of `browser.find`
     backends         interfaces: what searches, and what opens pages
     search_services  searching by services of the web
     addresses → web_fetch → web_pages    opening pages of the web

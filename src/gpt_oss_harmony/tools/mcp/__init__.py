@@ -3,7 +3,6 @@
 ::
 
     connection      the address of a server, and the connection to it
-    listing         the tools that a server lists, as a namespace of harmony
     mcp_tool        the tools of a server, called like a built-in tool
     tool_server     built-in tools as a server
 

@@ -243,7 +243,13 @@ class _Work:
             shards = self._make("read", self._jobs(chunks, None), unpacked)
             known = self._find_duplicates(chunks, shards)
         shards = self._make("deduplicate", self._jobs(chunks, known), unpacked)
-        _remove_keys(self.state, self.target)
+        for path in self.state.glob(f"*{_KEYS}"):
+            path.unlink()
+        if isinstance(self.target, RemotePath):
+            state = self.target / _STATE
+            for name in state.names():
+                if name.endswith(_KEYS):
+                    (state / name).remove()
         return shards
 
     def _jobs(
@@ -324,15 +330,6 @@ class _Work:
             for name in [*names, _DUPLICATES]:
                 (self.target / _STATE / name).upload(self.state / name)
         return digests
-
-
-def _remove_keys(state: Path, target: Path | RemotePath) -> None:
-    for path in state.glob(f"*{_KEYS}"):
-        path.unlink()
-    if isinstance(target, RemotePath):
-        for name in (target / _STATE).names():
-            if name.endswith(_KEYS):
-                (target / _STATE / name).remove()
 
 
 def finished_shards(out: Path | RemotePath) -> int:

@@ -71,20 +71,17 @@ class Output:
         text = shown_text(data)
         image = shown_image(data)
         if kind == "update_display_data":
-            self._update(display, text, image)
+            for piece in (*self._first, *self._last):
+                if display is not None and piece.display == display:
+                    piece.text = _block(text[: self._half])
+            for index, (_, _, shown) in enumerate(self._images):
+                if image is not None and display is not None and shown == display:
+                    self._images[index] = (*image, shown)
             return
         if text:
             self.add_block(text, display)
         if image is not None:
             self._add_image(*image, display)
-
-    def _update(self, display: object, text: str, image: tuple[str, bytes] | None) -> None:
-        for piece in (*self._first, *self._last):
-            if display is not None and piece.display == display:
-                piece.text = _block(text[: self._half])
-        for index, (_, _, shown) in enumerate(self._images):
-            if image is not None and display is not None and shown == display:
-                self._images[index] = (*image, shown)
 
     def _add_image(self, mime_type: str, data: bytes, display: str | None) -> None:
         size = sum(len(image) for _, image, _ in self._images) + len(data)
