@@ -127,7 +127,7 @@ def test_an_entry_of_another_page_is_a_problem(sources: Any) -> None:
     ("limit", "value"),
     [
         ("gpt_oss_harmony.typescript.json_text:NESTING_LIMIT", 120),
-        ("gpt_oss_harmony.tools.mcp.replies:MAX_BYTES", 16 * 2**20),  # a calculation
+        ("gpt_oss_harmony.tools.mcp.transports:MAX_BYTES", 16 * 2**20),  # a calculation
         ("gpt_oss_harmony.server.peers:_SILENCE", 3),  # with another constant
         ("gpt_oss_harmony.tools.python.sandbox.limits:Limits.disk", 256 * 2**20),  # a field
         ("gpt_oss_harmony.server.fair_turns:FairPool.__init__.max_waiting", 256),  # an argument

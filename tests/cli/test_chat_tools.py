@@ -17,8 +17,7 @@ from gpt_oss_harmony import Message, ToolNamespaceConfig
 from gpt_oss_harmony.cli import main
 from gpt_oss_harmony.tools.mcp.mcp_tool import McpSession
 from gpt_oss_harmony.tools.python.sandbox import SandboxError
-from gpt_oss_harmony.tools.tool import Tool
-from gpt_oss_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
+from gpt_oss_harmony.tools.tool import Attachment, Tool, ToolMessage, tool_message
 from support.notebooks import needs_bubblewrap
 from support.scripted_engine import ScriptedEngine
 from support.terminals import Terminal

@@ -17,8 +17,7 @@ from fastapi.testclient import TestClient
 from gpt_oss_harmony import Message, ToolDescription, ToolNamespaceConfig
 from gpt_oss_harmony.conversation.built_in_tools import BUILT_IN_TOOLS, BuiltInTool, CallItem
 from gpt_oss_harmony.tools.call_items import CALL_FIELDS, CallFields, FinishedCall
-from gpt_oss_harmony.tools.tool import Tool
-from gpt_oss_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
+from gpt_oss_harmony.tools.tool import Attachment, Tool, ToolMessage, tool_message
 from support.inspector_client import client as inspector
 from support.server_tools import NEXT, RoomyEngine, answer, serving_tools
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from openai import NotFoundError, OpenAI
 
-from gpt_oss_harmony.server import Settings, create_app
-from gpt_oss_harmony.server.chat import routes
-from gpt_oss_harmony.server.chat.stored import store_completion
+from gpt_oss_harmony.server import Settings, chat, create_app
+from gpt_oss_harmony.server.chat import store_completion
 from gpt_oss_harmony.server.services import Services
 from gpt_oss_harmony.server.store import Store
 from support.chat_server import CALL, FINAL, HI, NOW, THINK
@@ -124,7 +123,7 @@ def test_the_engine_is_free_before_a_completion_is_stored(
         running.append(services.admission.running)
         await store_completion(services, *stored)
 
-    monkeypatch.setattr(routes, "store_completion", noted)
+    monkeypatch.setattr(chat, "store_completion", noted)
     body = {"messages": HI, "store": True, "stream": stream}
     app = create_app(ScriptedEngine(FINAL), Settings())
     with LocalClient(app) as local:

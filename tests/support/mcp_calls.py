@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpt_oss_harmony import Message, Role
 from gpt_oss_harmony.tools.mcp import McpTool
-from gpt_oss_harmony.tools.tool_message import ToolMessage
+from gpt_oss_harmony.tools.tool import ToolMessage
 
 
 def call(recipient: str, text: str = "{}") -> Message:

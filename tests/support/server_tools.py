@@ -16,8 +16,7 @@ from gpt_oss_harmony import Message, ToolNamespaceConfig
 from gpt_oss_harmony.engines import Engine
 from gpt_oss_harmony.server import Settings, create_app
 from gpt_oss_harmony.tools.browser import Browser, LocalIndex
-from gpt_oss_harmony.tools.tool import Tool
-from gpt_oss_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
+from gpt_oss_harmony.tools.tool import Attachment, Tool, ToolMessage, tool_message
 from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from gpt_oss_harmony import Message, Role, SystemContent, TextContent, load_harmony_encoding
 from gpt_oss_harmony.tools.browser import Browser, BrowserSession, Link, Page, SearchResult
 from gpt_oss_harmony.tools.browser.backends import search_page
-from gpt_oss_harmony.tools.tool import ToolError
-from gpt_oss_harmony.tools.tool_message import ToolMessage
+from gpt_oss_harmony.tools.tool import ToolError, ToolMessage
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 

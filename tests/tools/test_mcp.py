@@ -38,7 +38,7 @@ from gpt_oss_harmony.tools.mcp.mcp_tool import (
     list_tools,
     make_listing,
 )
-from gpt_oss_harmony.tools.mcp.replies import MAX_DEPTH, ReplyError, bounded, id_in
+from gpt_oss_harmony.tools.mcp.transports import MAX_DEPTH, ReplyError, bounded, id_in
 from support.mcp_calls import answer
 from support.served import PATIENCE
 

@@ -35,8 +35,7 @@ from gpt_oss_harmony.tools.mcp import (
 from gpt_oss_harmony.tools.mcp.mcp_tool import McpSession
 from gpt_oss_harmony.tools.mcp.tool_server import ClientSessions
 from gpt_oss_harmony.tools.python.sandbox.limits import process_tree
-from gpt_oss_harmony.tools.tool import Tool
-from gpt_oss_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
+from gpt_oss_harmony.tools.tool import Attachment, Tool, ToolMessage, tool_message
 from support.mcp_calls import answer
 from support.notebooks import needs_bubblewrap
 from support.served import PATIENCE, PROGRAM_PATIENCE

@@ -18,7 +18,7 @@ from gpt_oss_harmony.tools.python.output import (
 )
 from gpt_oss_harmony.tools.python.session import PythonSession, is_plain_path
 from gpt_oss_harmony.tools.python.settings import PythonSettings
-from gpt_oss_harmony.tools.tool_message import Attachment
+from gpt_oss_harmony.tools.tool import Attachment
 
 CLEANED = {
     "plain": ("text\n", "text\n"),

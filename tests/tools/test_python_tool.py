@@ -20,8 +20,7 @@ from gpt_oss_harmony.tools.python.notebook_pool import NotebookPool
 from gpt_oss_harmony.tools.python.python_tool import PythonTool
 from gpt_oss_harmony.tools.python.sandbox.limits import process_tree
 from gpt_oss_harmony.tools.python.session import PythonSession
-from gpt_oss_harmony.tools.tool import ToolError
-from gpt_oss_harmony.tools.tool_message import ToolMessage
+from gpt_oss_harmony.tools.tool import ToolError, ToolMessage
 from support.notebooks import SETTINGS, Conversation, call, conversation, needs_bubblewrap
 
 pytestmark = [needs_bubblewrap, pytest.mark.usefixtures("no_hang")]

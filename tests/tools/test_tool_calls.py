@@ -17,9 +17,8 @@ from gpt_oss_harmony import HarmonyEncodingName, Message, Role, TextContent, loa
 from gpt_oss_harmony.tools.browser import AddressRules, Browser, LocalIndex, WebPages
 from gpt_oss_harmony.tools.mcp import McpAddress, McpTool
 from gpt_oss_harmony.tools.python.python_tool import PythonTool
-from gpt_oss_harmony.tools.tool import Tool
+from gpt_oss_harmony.tools.tool import Tool, ToolMessage
 from gpt_oss_harmony.tools.tool_call import read_arguments
-from gpt_oss_harmony.tools.tool_message import ToolMessage
 from support import hostile_mcp_server
 from support.examples import examples
 from support.notebooks import SETTINGS, needs_bubblewrap

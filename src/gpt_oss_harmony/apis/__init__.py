@@ -21,7 +21,6 @@ server. `answer_request` takes any request to its prompt, and tokens to the API'
     files, batches, models, tokens
                              what clients send and get beside answers
 
-    effort                   the effort of reasoning, and its share of a turn
     constraint               the grammar of a turn, with the extra `grammar`
     current_date             the default of the date in the prompt
 """

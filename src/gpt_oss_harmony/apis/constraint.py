@@ -18,8 +18,8 @@ from ..grammar import (
 )
 from ..grammar.json_schema import STEP_LIMIT
 from ..grammar.turn import begun_answer
-from .effort import message_limits
 from .request_body import Whitespace
+from .requested_answer import message_limits
 from .turn import TurnRequest
 
 

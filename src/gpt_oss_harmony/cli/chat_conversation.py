@@ -22,8 +22,7 @@ from .output import Output, Style, write_message
 from .runtime import EventLoop
 
 if TYPE_CHECKING:
-    from ..tools.tool import Tool, ToolSession
-    from ..tools.tool_message import ToolMessage
+    from ..tools.tool import Tool, ToolMessage, ToolSession
 
 _EFFORTS = tuple(effort.value.lower() for effort in ReasoningEffort)
 

@@ -4,7 +4,7 @@
 
     engine                        the interface, its settings and its errors
     repetition                    a model that runs in circles, found token by token
-    token_sampler → running_requests → in_process_engine
+    token_sampler → in_process_engine
                                   what all engines in this process share: seeds, grammars, forced
                                   tokens, queues, cancelling
     torch_sampling                rows of PyTorch's logits to tokens

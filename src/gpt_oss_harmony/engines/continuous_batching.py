@@ -26,8 +26,8 @@ from .engine import EngineError
 from .memory_plan import PAGE, USABLE_SHARE, MemoryPlan
 from .parallel import available_memory
 from .private_batching import BatchedRequest, PrivateBatching
-from .running_requests import RunningRequest
 from .self_check import SelfCheck
+from .token_sampler import RunningRequest
 from .torch_sampling import sample_next
 
 _CPU_BATCH_TOKENS = 512  # in one step; a longer prompt takes several steps

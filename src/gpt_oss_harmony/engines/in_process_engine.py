@@ -25,8 +25,7 @@ from .engine import (
     Sampling,
     SamplingError,
 )
-from .running_requests import RunningRequest
-from .token_sampler import TokenSampler
+from .token_sampler import RunningRequest, TokenSampler
 
 
 class Batching(Protocol):

@@ -18,7 +18,7 @@ from mlx_lm.models.cache import LRUPromptCache
 from .engine import EngineError, SampledToken
 from .in_process_engine import ModelThread
 from .mlx_sampling import FEWEST_FORCED, MlxRow
-from .running_requests import RunningRequest, deliver
+from .token_sampler import RunningRequest, deliver
 
 _MOST_PREFILLS = 8
 _FEWEST_CACHED = 64  # tokens of a prompt; a shorter one is computed as fast as it is found

@@ -16,8 +16,7 @@ import numpy as np
 from ..errors import HarmonyError
 from .engine import EngineError, SampledToken, Sampling
 from .numpy_sampling import likeliest
-from .running_requests import RunningRequest
-from .token_sampler import allowed_row
+from .token_sampler import RunningRequest, allowed_row
 
 FEWEST_FORCED = 4
 """Forced tokens that are read at once. Fewer cost less than leaving and joining the batch."""

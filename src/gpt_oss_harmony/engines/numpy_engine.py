@@ -19,8 +19,8 @@ from .in_process_engine import InProcessEngine, ModelThread
 from .numpy_model import GptOss, KeyValueCache
 from .numpy_sampling import choose_token
 from .parallel import available_memory
-from .running_requests import RunningRequest, deliver
 from .safetensors_file import Array, read_safetensors
+from .token_sampler import RunningRequest, deliver
 
 _STEP_TOKENS = 256  # of a long prompt; the other requests get their next token in between
 

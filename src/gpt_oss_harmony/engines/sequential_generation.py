@@ -28,7 +28,7 @@ from transformers import (
 )
 
 from .parallel import Processes
-from .running_requests import RunningRequest
+from .token_sampler import RunningRequest
 from .torch_sampling import sample_next
 
 _T = TypeVar("_T")

@@ -1,5 +1,7 @@
 """The state of one completion in this process: its settings, its tokens so far, its grammar.
 
+A completion is sampled in the thread of its model, and read in an event loop.
+
 An engine computes logits and chooses a token; everything else about the token is decided here. A
 completion depends only on its seed, not on the requests beside it: the random number of a token is
 a hash of the seed and the token's position. So forced tokens can be taken without the model, and
@@ -8,10 +10,12 @@ the tokens after them stay the same.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -150,3 +154,61 @@ def allowed_row(matcher: Matcher | ClosingMatcher, width: int) -> npt.NDArray[np
     if not row.any():
         raise EngineError("the grammar allows no token of the model")
     return row
+
+
+# Requests while they run
+
+
+class RunningRequest:
+    """A running request: its sampler, and the queue of its event loop that gets its tokens.
+
+    Either side may end it by setting `is_finished`: the thread when it delivers the last token, the
+    event loop when nobody reads the request any more.
+    """
+
+    cached_tokens: int | None = None
+    """How many tokens of the prompt came from a cache, if the batching reports it by request."""
+
+    def __init__(self, sampler: TokenSampler, first: Iterable[SampledToken]) -> None:
+        self.sampler = sampler
+        self.loop = asyncio.get_running_loop()
+        self.items: asyncio.Queue[SampledToken | EngineError] = asyncio.Queue()
+        self.is_finished = sampler.is_finished
+        for sampled in first:
+            self.items.put_nowait(sampled)
+
+    def fail(self, problem: str) -> None:
+        """End the request with an error."""
+        if not self.is_finished:
+            deliver([self], [EngineError(problem)])
+
+
+def deliver(
+    requests: Sequence[RunningRequest], chosen: Sequence[list[SampledToken] | EngineError]
+) -> list[list[int]]:
+    """Put the tokens of a step into the queues of their requests; each event loop is woken once.
+
+    Returns the tokens by request. A request that failed has none, and like one that got its last
+    token, it is finished.
+    """
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Queue[Any], Any]]] = {}
+    tokens: list[list[int]] = []
+    for request, sampled in zip(requests, chosen, strict=True):
+        puts = by_loop.setdefault(request.loop, [])
+        if isinstance(sampled, EngineError):
+            request.is_finished = True
+            puts.append((request.items, sampled))
+            tokens.append([])
+        else:
+            request.is_finished |= sampled[-1].finish_reason is not None
+            puts += ((request.items, item) for item in sampled)
+            tokens.append([item.token for item in sampled])
+    for loop, puts in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing reads the queue
+            loop.call_soon_threadsafe(_put_all, puts)
+    return tokens
+
+
+def _put_all(puts: list[tuple[asyncio.Queue[Any], Any]]) -> None:
+    for queue, item in puts:
+        queue.put_nowait(item)

@@ -14,8 +14,7 @@ from torch.nn.functional import pad
 
 from ..errors import HarmonyError
 from .engine import EngineError, SampledToken
-from .running_requests import RunningRequest, deliver
-from .token_sampler import TokenSampler, allowed_tokens
+from .token_sampler import RunningRequest, TokenSampler, allowed_tokens, deliver
 
 
 def sample_next(logits: torch.Tensor, requests: Sequence[RunningRequest]) -> list[list[int]]:

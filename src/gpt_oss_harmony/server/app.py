@@ -35,8 +35,8 @@ from .auth.limits import KeyLimiter, Quota, SharedKeyLimiter
 from .batches import BatchRunner
 from .batches import messages_router as messages_batches_router
 from .batches import router as batches_router
-from .chat.routes import router as chat_router
-from .chat.stored import router as stored_chat_router
+from .chat import router as chat_router
+from .chat import stored_router as stored_chat_router
 from .completions import router as completions_router
 from .containers import router as containers_router
 from .conversations import router as conversations_router

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from ..conversation.built_in_tools import is_built_in
 from ..conversation.messages import Message
 from ..conversation.tool_namespaces import ToolNamespaceConfig
-from .tool import ToolError, ToolSession
+from .tool import ToolError, ToolMessage, ToolSession
 from .tool_call import read_call
-from .tool_message import ToolMessage
 
 if TYPE_CHECKING:  # it needs the extra `tools`, which every user of such a session has
     from .browser import BrowserSession, Page

@@ -38,8 +38,8 @@ from ..conversation_builder import (
     file_note,
     part_text,
 )
-from ..effort import effort_of_budget, read_effort
 from ..items import Decrypt
+from ..requested_answer import effort_of_budget, read_effort
 from ..requested_tools import RequestedTools, read_tool_name
 from ..responses.input import ItemReader
 from ..turn import (

@@ -19,8 +19,14 @@ from ...conversation.built_in_tools import has_files, tools_with_container
 from ...conversation.messages import Message
 from ...conversation.tool_namespaces import namespace_of
 from ...tools.call_items import FinishedCall, call_fields, pages_of
-from ...tools.tool import ServerFunction, Tool, ToolSession
-from ...tools.tool_message import Attachment, ToolMessage, failure_message
+from ...tools.tool import (
+    Attachment,
+    ServerFunction,
+    Tool,
+    ToolMessage,
+    ToolSession,
+    failure_message,
+)
 from ..store import ContainerFile, NewFile, StoredSession, StoreError, UploadedFile, new_id
 from ..stored import AsyncStore
 

@@ -19,8 +19,7 @@ from ...conversation.json_field import JsonField
 from ...conversation.messages import Message, Role
 from ...conversation.tool_namespaces import ToolNamespaceConfig
 from ...sampled_messages import SampledMessage
-from ...tools.tool import ServerFunction, ServerTool, Tool
-from ...tools.tool_message import failure_message
+from ...tools.tool import ServerFunction, ServerTool, Tool, failure_message
 from ..store import new_id
 
 _LISTING = "mcp_list_tools"

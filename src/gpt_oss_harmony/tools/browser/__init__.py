@@ -4,7 +4,6 @@
 
     page_reading     documents to text, in a process of its own
     page             a page: text, links, numbered lines, and the view that the model gets
-    session          the pages that a conversation has seen
     citations        the pages and lines that an answer cites
     backends         interfaces: what searches, and what opens pages
     search_services  searching by services of the web
@@ -20,7 +19,7 @@ from ...installation import needing_extra
 with needing_extra("the browser needs", "tools"):
     from .addresses import AddressRules
     from .backends import PageSource, SearchBackend, SearchResult
-    from .browser import Browser
+    from .browser import Browser, BrowserSession
     from .citations import (
         Citation,
         CitedText,
@@ -31,7 +30,6 @@ with needing_extra("the browser needs", "tools"):
     from .local_index import IndexChange, LocalIndex
     from .page import Link, Page
     from .search_services import Brave, Exa, SearXng, YouCom
-    from .session import BrowserSession
     from .web_pages import WebLimits, WebPages
 
 __all__ = [

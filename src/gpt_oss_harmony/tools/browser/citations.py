@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
+from .browser import BrowserSession
 from .page import Page
 from .page_reading.links import domain_of
-from .session import BrowserSession
 
 _MARK = re.compile(r"【(\d{1,9})(?:†([^【】]{0,200}))?】")
 _MOST_CITED = 2000  # characters of a page in an annotation, which is stored with each response

@@ -30,9 +30,16 @@ from ...conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 from ...errors import HarmonyError
 from ...rendering.system_prompt import tool_declaration
 from ..python.output import joined_output
-from ..tool import ServerFunction, ServerTool, ToolError
+from ..tool import (
+    Attachment,
+    ServerFunction,
+    ServerTool,
+    ToolError,
+    ToolMessage,
+    failure_message,
+    tool_message,
+)
 from ..tool_call import read_arguments
-from ..tool_message import Attachment, ToolMessage, failure_message, tool_message
 from .connection import McpAddress, McpConnection, McpServerError
 
 _LONGEST = 64

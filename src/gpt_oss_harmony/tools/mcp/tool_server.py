@@ -36,8 +36,7 @@ from starlette.responses import JSONResponse
 
 from ... import __version__
 from ...conversation.messages import Message, Role
-from ..tool import Tool, ToolSession
-from ..tool_message import Attachment
+from ..tool import Attachment, Tool, ToolSession
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

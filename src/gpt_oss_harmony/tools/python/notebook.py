@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..tool_message import Attachment
+from ..tool import Attachment
 from .output import listed, output_with_notes
 from .sandbox import Sandbox, SandboxGone
 from .session import PythonSession, is_plain_path

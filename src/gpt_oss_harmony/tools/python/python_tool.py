@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator
 from ...conversation.built_in_tools import read_code
 from ...conversation.messages import Message
 from ...conversation.tool_namespaces import ToolNamespaceConfig
-from ..tool import Tool, ToolError
-from ..tool_message import ToolMessage, tool_message
+from ..tool import Tool, ToolError, ToolMessage, tool_message
 from .notebook import NotebookOutput
 from .notebook_pool import NotebookPool
 from .output import joined_output

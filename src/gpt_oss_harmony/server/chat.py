@@ -1,6 +1,36 @@
-"""Stored chat completions: the routes that list, read, change and delete them."""
+"""Chat Completions: ``POST /v1/chat/completions``, and the stored completions."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from ..apis.chat.fold import ChatFold
+from ..apis.chat.request import ChatRequest, turn_of_chat
+from ..apis.chat.writer import (
+    ChatCompletion,
+    ChatCompletionChunk,
+    ChatHead,
+    ChatWriter,
+    replayed_completion,
+)
+from ..apis.wire_events import Event
+from .answer import Api, SampledAnswer, answer_events, respond, sampled_turns
+from .auth.api_keys import AuthenticatedCaller
+from .http.server_sent_events import json_or_stream
+from .limited_route import LimitedRoute
+from .logs import ANSWER_IDS
+from .preparation import constraint_headers, prepared_turn
+from .repeated_requests import IdempotencyKey
+from .services import services_of
+from .store import new_id
+
+
 
 import re
 import time
@@ -11,17 +41,89 @@ from typing import Annotated, Any, cast
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from ...apis.chat.request import ChatRequest
-from ...apis.chat.writer import ChatCompletion
-from ...apis.request_body import MetadataUpdate
-from ..auth.api_keys import AuthenticatedCaller, Caller
-from ..http.json import list_json
-from ..limited_route import LimitedRoute, written
-from ..repeated_requests import RequestKey, check_same, request_in_progress
-from ..services import Services, services_of
-from ..store import ClaimedError, NotFoundError, Order, StoredCompletion
+from ..apis.chat.request import ChatRequest
+from ..apis.chat.writer import ChatCompletion
+from ..apis.request_body import MetadataUpdate
+from .auth.api_keys import AuthenticatedCaller, Caller
+from .http.json import list_json
+from .limited_route import LimitedRoute, written
+from .repeated_requests import RequestKey, check_same, request_in_progress
+from .services import Services, services_of
+from .store import ClaimedError, NotFoundError, Order, StoredCompletion
 
-router = APIRouter(
+router = APIRouter(tags=["Chat Completions"], route_class=LimitedRoute)
+
+_API = Api(ChatFold, prompt_field="messages")
+
+
+@router.post(
+    "/v1/chat/completions",
+    response_model=None,
+    responses=json_or_stream(ChatCompletion, ChatCompletionChunk),
+)
+async def create_chat_completion(
+    body: ChatRequest, request: Request, caller: AuthenticatedCaller, key: IdempotencyKey
+) -> Response:
+    """Respond to a conversation.
+
+    With `stream`, the completion is sent as server-sent events: chunks, then ``[DONE]``. An error
+    during the stream is a chunk with the field `error`. Reasoning is in `reasoning` and
+    `reasoning_content`. The content has the preambles before tool calls, and the answer.
+
+    With `store`, a repetition with the same ``Idempotency-Key`` gets the stored completion.
+    """
+    services, owner = services_of(request), caller.owner
+    head: ChatHead = {
+        "id": new_id("chatcmpl-"),
+        "created": int(time.time()),
+        "model": services.check_model(body.model),
+        "service_tier": None,
+        "system_fingerprint": services.system_fingerprint,
+    }
+    headers: dict[str, str] = {}
+    streams = bool(body.stream)
+    includes_usage = body.includes_usage or not streams
+
+    async def answer() -> SampledAnswer:
+        services.admission.check(owner)
+        filled = await services.file_texts.of_chat(owner, body)
+        read = partial(turn_of_chat, filled, date=services.current_date())
+        turn, prepared = await prepared_turn(services, owner, filled, read)
+        ANSWER_IDS.set({"gen_ai.response.id": head["id"]})
+        headers.update(constraint_headers(prepared))
+        count = body.n or 1
+        choices = sampled_turns(services, caller, turn, prepared, streams=streams, count=count)
+        writer = ChatWriter(
+            head,
+            choices=count,
+            includes_usage=includes_usage,
+            has_logprobs=turn.sampling.logprobs is not None,
+        )
+
+        async def store(whole: ChatCompletion) -> None:
+            await store_completion(services, caller, body, {**whole, "usage": writer.usage()})
+
+        return SampledAnswer(choices, writer.take, store if body.store else None)
+
+    async def events() -> AsyncGenerator[Event, None]:
+        """Yield the chunks, or those of the stored completion if the request is a repetition."""
+        new = answer_events(_API, answer)
+        claimed = claimed_completion(services, owner, key, body, head["id"])
+        async with aclosing(new), claimed as earlier:
+            if earlier is None:
+                async for chunk in new:
+                    yield chunk
+            else:
+                for chunk in replayed_completion(earlier, includes_usage=includes_usage):
+                    yield chunk
+
+    once = events() if body.store and key.is_given else answer_events(_API, answer)
+    return await respond(_API, request, once, streams=streams, headers=headers)
+
+
+# Stored completions: the routes that list, read, change and delete them
+
+stored_router = APIRouter(
     prefix="/v1/chat/completions", tags=["Chat Completions"], route_class=LimitedRoute
 )
 
@@ -81,7 +183,7 @@ async def claimed_completion(
         raise
 
 
-@router.get("")
+@stored_router.get("")
 async def list_completions(
     request: Request,
     caller: AuthenticatedCaller,
@@ -104,7 +206,7 @@ async def list_completions(
     return await written(request, owner, list_json(completions, has_more=page.has_more))
 
 
-@router.get("/{completion_id}")
+@stored_router.get("/{completion_id}")
 async def retrieve(completion_id: str, request: Request, caller: AuthenticatedCaller) -> Response:
     """Read a stored completion."""
     services, owner = services_of(request), caller.owner
@@ -112,7 +214,7 @@ async def retrieve(completion_id: str, request: Request, caller: AuthenticatedCa
     return await written(request, owner, _completion_json(stored))
 
 
-@router.post("/{completion_id}")
+@stored_router.post("/{completion_id}")
 async def update(
     completion_id: str, body: MetadataUpdate, request: Request, caller: AuthenticatedCaller
 ) -> Response:
@@ -122,7 +224,7 @@ async def update(
     return await written(request, owner, _completion_json(changed))
 
 
-@router.delete("/{completion_id}")
+@stored_router.delete("/{completion_id}")
 async def delete(
     completion_id: str, request: Request, caller: AuthenticatedCaller
 ) -> dict[str, Any]:
@@ -132,7 +234,7 @@ async def delete(
     return {"id": completion_id, "object": "chat.completion.deleted", "deleted": True}
 
 
-@router.get("/{completion_id}/messages")
+@stored_router.get("/{completion_id}/messages")
 async def list_messages(
     completion_id: str,
     request: Request,

@@ -1,7 +1,0 @@
-"""Chat Completions.
-
-::
-
-    completion    turn events to a chat completion, whole and as chunks
-    routes        the endpoint
-"""
