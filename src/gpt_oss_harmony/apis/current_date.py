@@ -5,7 +5,9 @@ This is the only module of `gpt_oss_harmony.apis` that reads a clock.
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+import re
+from contextlib import suppress
+from datetime import date, datetime, timezone
 
 TODAY = "today"
 """The default of every option for a date: the current date in UTC."""
@@ -18,6 +20,19 @@ def current_date(choice: str | None = TODAY) -> str | None:
     '2025-06-28'
     """
     return datetime.now(timezone.utc).date().isoformat() if choice == TODAY else choice
+
+
+def iso_date(text: str) -> str:
+    """Return a date as the model was trained with it. Raises `ValueError` for another form.
+
+    >>> iso_date("2025-06-28")
+    '2025-06-28'
+    """
+    with suppress(ValueError):  # a day that no month has
+        # Newer Pythons accept other ISO formats.
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
+            return date.fromisoformat(text).isoformat()
+    raise ValueError(f"{text!r:.40} is not a date; write it as YYYY-MM-DD")
 
 
 def rfc_3339(seconds: int) -> str:

@@ -232,8 +232,12 @@ Whitespace: TypeAlias = Literal["separators", "compact", "indented", "flexible"]
 
 
 class SamplingFields(RequestBody):
-    """The sampling settings; the server has defaults for missing ones."""
+    """What all requests for an answer have; the server has defaults for missing settings."""
 
+    model: str | None = None
+    stream: bool | None = Field(
+        default=None, description="Whether to answer with server-sent events."
+    )
     temperature: float | None = Field(default=None, ge=0, le=2, description="0 is greedy.")
     top_p: float | None = Field(default=None, ge=0, le=1)
     top_k: int | None = Field(default=None, ge=-1, description="0 and -1 keep all tokens.")
@@ -288,13 +292,13 @@ class SamplingFields(RequestBody):
         return True
 
 
-_SETTINGS = tuple(name for name in SamplingFields.model_fields if name != "stop")
+_SETTINGS = tuple(SamplingFields.model_fields.keys() - {"model", "stream", "stop"})
 _SHORT = 4096  # characters of text
 _ITEM = 100  # characters that an item counts for, besides its text
 _SIMPLE_FIELDS = frozenset(SamplingFields.model_fields) | {
-    *("model", "input", "messages", "instructions", "system", "reasoning", "reasoning_effort"),
+    *("input", "messages", "instructions", "system", "reasoning", "reasoning_effort"),
     *("max_tokens", "max_output_tokens", "max_completion_tokens", "n", "stop_sequences"),
-    *("store", "stream", "stream_options", "metadata", "user", "prompt_cache_key"),
+    *("store", "stream_options", "metadata", "user", "prompt_cache_key"),
     *("safety_identifier", "service_tier"),
 }
 

@@ -14,7 +14,7 @@ from ..encoding import HarmonyEncoding, load_harmony_encoding
 from ..parsing.parser import StreamableParser
 from ..parsing.state import StreamState
 from .command import Command
-from .options import add_color
+from .options import add_color, up_to
 from .output import Output, style_of, write_message
 
 LONGEST_DELAY = 10.0
@@ -49,7 +49,7 @@ class _Demo(Command):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--delay",
-            type=_delay,
+            type=up_to(LONGEST_DELAY, "seconds"),
             metavar="SECONDS",
             help="the pause before each token (default: 0.03 on a terminal, else 0)",
         )
@@ -189,13 +189,3 @@ def weather_opening(start_date: str | None) -> list[Message]:
         Message.from_role_and_content(Role.SYSTEM, system),
         Message.from_role_and_content(Role.DEVELOPER, developer),
     ]
-
-
-def _delay(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= LONGEST_DELAY:
-        raise argparse.ArgumentTypeError(f"must be seconds from 0 to {LONGEST_DELAY:g}, not {text}")
-    return seconds

@@ -9,16 +9,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import date
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ..apis.chat.input import conversation_from_chat, is_chat
+from ..apis.current_date import iso_date
 from ..conversation.messages import Conversation
 from ..errors import HarmonyError
 from .command import BAD_USAGE
@@ -135,7 +134,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--date",
-        type=iso_date,
+        type=date_argument,
         metavar="YYYY-MM-DD",
         help="the current date in the prompt, for chat input (default: no date)",
     )
@@ -157,15 +156,12 @@ def read_request(arguments: argparse.Namespace) -> tuple[Conversation, Mapping[s
         return Conversation.from_json(text), fields
 
 
-def iso_date(text: str) -> str:
-    """Parse an argument that is a date, such as ``2025-06-28``."""
+def date_argument(text: str) -> str:
+    """Read a date, for the `type` of an argument."""
     try:
-        # Newer Pythons accept other ISO formats; the model was trained with this one.
-        if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
-            return date.fromisoformat(text).isoformat()
-    except ValueError:
-        pass  # no month has this day
-    raise argparse.ArgumentTypeError(f"{text!r} is not a date; write it as YYYY-MM-DD")
+        return iso_date(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def warn(problem: str) -> None:

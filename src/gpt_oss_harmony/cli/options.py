@@ -43,6 +43,21 @@ def natural(text: str) -> int:
     return positive(text, least=0)
 
 
+def up_to(most: float, unit: str) -> Callable[[str], float]:
+    """Make a reader of numbers from 0 to `most`, for the `type` of an argument."""
+
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = -1.0
+        if not 0 <= number <= most:  # nor is it NaN
+            raise argparse.ArgumentTypeError(f"must be {unit} from 0 to {most:,g}, not {text}")
+        return number
+
+    return read
+
+
 def add_port(parser: argparse.ArgumentParser, meaning: str, default: int | None) -> None:
     """Add the option ``--port``."""
     parser.add_argument("--port", type=_port, default=default, metavar="N", help=meaning)

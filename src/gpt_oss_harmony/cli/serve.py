@@ -18,7 +18,7 @@ from ..installation import needing_extra
 from ..server.settings import Setting, Settings, declared_settings
 from .command import Command
 from .configuration import Configuration, add_config
-from .input import InputError, UsageError, iso_date
+from .input import InputError, UsageError, date_argument
 from .options import (
     add_api_keys,
     add_built_in_tools,
@@ -32,6 +32,7 @@ from .options import (
     natural,
     open_tools,
     positive,
+    up_to,
 )
 from .output import Output
 from .runtime import (
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
     from ..server.store import KeyRecord
 
-_MOST_DAYS = 36_500
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")
 
 
@@ -107,7 +107,7 @@ class _Serve(Command):
         )
         parser.add_argument(
             "--date",
-            type=lambda text: text if text in (TODAY, "none") else iso_date(text),
+            type=lambda text: text if text in (TODAY, "none") else date_argument(text),
             metavar="YYYY-MM-DD",
             default=TODAY,
             help="the current date in prompts, or none (default: today, in UTC)",
@@ -128,7 +128,7 @@ class _Serve(Command):
         )
         parser.add_argument(
             "--keep-days",
-            type=_days,
+            type=up_to(36_500, "days"),
             metavar="DAYS",
             default=30,
             help="delete responses after this many days; 0 keeps them (default: %(default)s)",
@@ -226,16 +226,6 @@ def _add_setting(parser: argparse.ArgumentParser, name: str, setting: Setting) -
         default=default,
         help=setting.help + shown,
     )
-
-
-def _days(text: str) -> float:
-    try:
-        days = float(text)
-    except ValueError:
-        days = -1
-    if not 0 <= days <= _MOST_DAYS:  # nor is it NaN
-        raise argparse.ArgumentTypeError(f"must be days from 0 to {_MOST_DAYS:,}, not {text}")
-    return days
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:

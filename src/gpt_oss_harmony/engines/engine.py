@@ -69,6 +69,15 @@ def check_sizes(**sizes: int | None) -> None:
             raise EngineError(f"{setting} must be an integer from 1, not {value!r}")
 
 
+def check_context(model: str, asked: int | None, longest: int) -> None:
+    """Raise `EngineError` if a longer context is asked for than a model has."""
+    if asked is not None and asked > longest:
+        raise EngineError(
+            f"the context of {model} has at most {longest:,} tokens, not {asked:,}; use a smaller "
+            "context_length (--context-length)"
+        )
+
+
 _RANGES: dict[str, tuple[float, float]] = {
     "temperature": (0, 100),
     "top_p": (0, 1),

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .engine import EngineError
+from .engine import EngineError, check_context
 from .memory_plan import ModelFigures, gigabytes
 from .parallel import available_memory
 
@@ -91,11 +91,7 @@ def plan_local_memory(
     A `context_length` that is given is kept. Raises `EngineError`, with the sizes, if one request
     of it does not fit, and for more tokens than the model has.
     """
-    if context_length is not None and context_length > figures.context:
-        raise EngineError(
-            f"the context of {model} has at most {figures.context:,} tokens, not "
-            f"{context_length:,}; use a smaller context_length (--context-length)"
-        )
+    check_context(model, context_length, figures.context)
     last = None
     for context, requests in _choices(context_length, figures.context, max_requests):
         last = LocalPlan(

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from .demo_model import demo_weights
-from .engine import EngineError, check_sizes
+from .engine import EngineError, check_context, check_sizes
 from .in_process_engine import InProcessEngine, ModelThread
 from .numpy_model import GptOss, KeyValueCache
 from .numpy_sampling import choose_token
@@ -50,11 +50,7 @@ class NumpyEngine(InProcessEngine):
     ) -> None:
         check_sizes(context_length=context_length, max_requests=max_requests)
         super().__init__(name, model.vocabulary_size)
-        if (context_length or 0) > model.context_length:
-            raise EngineError(
-                f"the context of {name} has at most {model.context_length:,} tokens, not "
-                f"{context_length:,}; use a smaller context_length (--context-length)"
-            )
+        check_context(name, context_length, model.context_length)
         self.context_length = context_length or model.context_length
         self.origin = origin
         _use_one_thread()

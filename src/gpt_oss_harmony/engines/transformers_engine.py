@@ -21,7 +21,7 @@ from transformers.utils.quantization_config import Mxfp4Config
 
 from .cpu_model import prepare_for_cpu
 from .devices import find_machine
-from .engine import EngineError, check_sizes
+from .engine import EngineError, check_context, check_sizes
 from .in_process_engine import InProcessEngine
 from .memory_plan import MemoryPlan, ModelFigures, gigabytes, plan_memory
 from .parallel import Processes, thread_count
@@ -85,11 +85,7 @@ class TransformersEngine(InProcessEngine):
         self._model = model
         self._processes = Processes.of()
         longest = int(config.max_position_embeddings)
-        if context_length is not None and context_length > longest:
-            raise EngineError(
-                f"the context of {self.model} has at most {longest:,} tokens, not "
-                f"{context_length:,}; use a smaller context_length (--context-length)"
-            )
+        check_context(self.model, context_length, longest)
         on_cpu = model.device.type == "cpu"
         self.context_length = context_length or (min(4096, longest) if on_cpu else longest)
         self.origin = _origin(model, self._processes.size)

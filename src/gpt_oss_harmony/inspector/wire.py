@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from datetime import date as calendar_date
 from typing import Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, field_validator
 from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
 
+from ..apis.current_date import iso_date
 from ..apis.request_body import RequestBody
 from ..config import HeaderStyle, SchemaDialect
 from ..encoding import load_harmony_encoding
@@ -112,15 +111,7 @@ class SourceBody(_Body):
     @field_validator("date")
     @classmethod
     def _is_a_date(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        try:
-            # Newer versions of Python accept other ISO formats, which the model has not seen.
-            if re.fullmatch(r"\d{4}-\d\d-\d\d", value, re.ASCII):
-                return calendar_date.fromisoformat(value).isoformat()
-        except ValueError:
-            pass  # a day that no month has
-        raise ValueError(f"{value!r:.40} is not a date; write it as YYYY-MM-DD")
+        return None if value is None else iso_date(value)
 
 
 class RenderBody(SourceBody):

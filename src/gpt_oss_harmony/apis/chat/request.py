@@ -28,11 +28,7 @@ from .input import read_chat
 class ChatRequest(ConstraintFields):
     """A request for a chat completion."""
 
-    model: str | None = None
     messages: list[dict[str, Any]] = Field(min_length=1)
-    stream: bool | None = Field(
-        default=None, description="Whether to answer with server-sent events."
-    )
     stream_options: StreamOptions | None = None
     n: int | None = Field(default=None, ge=1, le=128, description="The number of choices.")
     max_completion_tokens: int | None = Field(default=None, ge=1)

@@ -64,11 +64,7 @@ class CompletionRequest(SamplingFields):
     Text is encoded with its special tokens, because prompts here are exactly what the model reads.
     """
 
-    model: str | None = None
     prompt: Prompts
-    stream: bool | None = Field(
-        default=None, description="Whether to answer with server-sent events."
-    )
     stream_options: StreamOptions | None = None
     n: int | None = Field(
         default=None, ge=1, le=128, description="The number of choices for each prompt."

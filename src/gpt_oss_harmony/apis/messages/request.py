@@ -69,7 +69,6 @@ class OutputConfig(RequestSettings):
 class MessagesRequest(SamplingFields):
     """A request for a message."""
 
-    model: str | None = None
     messages: list[dict[str, Any]] = Field(min_length=1, max_length=100_000)
     system: str | list[dict[str, Any]] | None = Field(
         default=None, description="Instructions: a text, or text blocks."
@@ -79,9 +78,6 @@ class MessagesRequest(SamplingFields):
         ge=0,
         description="The most tokens of the answer; its reasoning counts. 0 only reads the prompt, "
         "so that the engine has it in its cache.",
-    )
-    stream: bool | None = Field(
-        default=None, description="Whether to answer with server-sent events."
     )
     stop_sequences: list[Annotated[str, Field(min_length=1)]] | None = Field(
         default=None,

@@ -97,7 +97,6 @@ Includable: TypeAlias = Literal[
 class ResponsesRequest(ConstraintFields):
     """A request for a response."""
 
-    model: str | None = None
     continue_final_message: Unsupported = None
     input: Input | None = Field(default=None, description="A text by the user, or a list of items.")
     messages: Input | None = Field(default=None, description="Another name for `input`.")
@@ -109,9 +108,6 @@ class ResponsesRequest(ConstraintFields):
     conversation: ConversationId | None = None
     store: bool | None = Field(
         default=None, description="Whether to store the response; true by default."
-    )
-    stream: bool | None = Field(
-        default=None, description="Whether to answer with server-sent events."
     )
     stream_options: StreamOptions | None = None
     background: bool | None = None

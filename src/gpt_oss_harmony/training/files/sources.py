@@ -273,38 +273,28 @@ def atomic_file(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@dataclass(frozen=True)
 class UnpackedFiles:
     """The unpacked copies that one preparation reads, by the number of the compressed file.
 
     The copies are removed when all shards are made. Their sizes stay, so that a preparation that
-    is finished is recognised as such.
+    is finished is recognised as such. `watch` is called with the bytes of a compressed file that
+    are unpacked, and its size. A file may become `ratio` times as large, but small ones at least a
+    megabyte; all files together `total` bytes.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        watch: Callable[[int, int], None] | None = None,
-        *,
-        ratio: int = UNPACKED_RATIO,
-        total: int = UNPACKED_BYTES,
-    ) -> None:
-        """`watch` is called with the bytes of a compressed file that are unpacked, and its size.
-
-        A file may become `ratio` times as large, but small ones at least a megabyte; all files
-        together `total` bytes.
-        """
-        self._folder = folder
-        self._watch = watch
-        self._ratio = ratio
-        self._total = total
+    folder: Path
+    watch: Callable[[int, int], None] | None = None
+    ratio: int = UNPACKED_RATIO
+    total: int = UNPACKED_BYTES
 
     def path(self, number: int) -> Path:
         """Return the path of a copy, whether it exists or not."""
-        return self._folder / f"{number:05}.jsonl"
+        return self.folder / f"{number:05}.jsonl"
 
     def size(self, number: int, packed: Path | RemotePath) -> int:
         """Return the bytes of an unpacked file; the first time, it is unpacked for that."""
-        note = self._folder / f"{number:05}.size"
+        note = self.folder / f"{number:05}.size"
         if not note.exists():
             size = self.unpack(number, packed).stat().st_size
             with atomic_file(note) as path:
@@ -319,10 +309,10 @@ class UnpackedFiles:
         """
         copy = self.path(number)
         if not copy.exists():
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             size = packed.stat().st_size
-            others = sum(other.stat().st_size for other in self._folder.glob("*.jsonl"))
-            limit = min(max(size * self._ratio, _BLOCK), self._total - others)
+            others = sum(other.stat().st_size for other in self.folder.glob("*.jsonl"))
+            limit = min(max(size * self.ratio, _BLOCK), self.total - others)
             with (
                 atomic_file(copy) as path,
                 _opened(str(packed)) as raw,
@@ -334,8 +324,8 @@ class UnpackedFiles:
                     if target.tell() + len(block) > limit:
                         raise UnpackedSizeError(self._too_large(packed, size, limit))
                     target.write(block)
-                    if self._watch is not None:
-                        self._watch(file.tell(), size)
+                    if self.watch is not None:
+                        self.watch(file.tell(), size)
         return copy
 
     def unpack_all(self, files: Iterable[SourceFile], paths: Collection[str]) -> None:
@@ -345,9 +335,9 @@ class UnpackedFiles:
                 self.unpack(file.number, file.path)
 
     def _too_large(self, packed: Path | RemotePath, size: int, limit: int) -> str:
-        name, value = "--max-unpacked-ratio", self._ratio
-        if limit < size * self._ratio:
-            name, value = "--max-unpacked-bytes", self._total
+        name, value = "--max-unpacked-ratio", self.ratio
+        if limit < size * self.ratio:
+            name, value = "--max-unpacked-bytes", self.total
         return (
             f"{packed}: its {size:,} bytes unpack to more than {limit:,}; if the file is meant to "
             f"be so large, raise {name} above {value:,}"
@@ -355,7 +345,7 @@ class UnpackedFiles:
 
     def remove(self) -> None:
         """Remove the copies, and keep the sizes."""
-        for copy in self._folder.glob("*.jsonl"):
+        for copy in self.folder.glob("*.jsonl"):
             copy.unlink()
 
 
