@@ -11,7 +11,7 @@ from ..tokens.special_tokens import CALL, END_OF_TEXT, FIRST_SPECIAL, RETURN, SP
 from ..tokens.vocabulary import load_vocabulary
 from .engine import EngineError, FinishReason, SampledToken, Sampling, SamplingError
 from .http_client import HttpClient
-from .server_engine import AnswerReader, ServerEngine, best_tokens
+from .server_engine import AnswerReader, ServerEngine, best_tokens, connecting
 
 _ENDS = frozenset((RETURN, CALL, END_OF_TEXT))  # end every completion of gpt-oss in llama.cpp
 _LARK = "%llguidance {}\n"  # marks a Lark grammar, not one of llama.cpp
@@ -59,21 +59,12 @@ class LlamaCppEngine(ServerEngine):
 
         `options` go to `HttpClient`: `api_key`, `timeout`. Raises `EngineError`.
         """
-        client = HttpClient(url, **options)
-        try:
+        async with connecting(url, "llama.cpp", options) as client:
             properties = await client.get("/props")
             models = await client.get("/v1/models")
-            length = properties["default_generation_settings"]["n_ctx"]
-            name = models["data"][0]["id"]
-        except (KeyError, TypeError, IndexError) as error:
-            await client.close()
-            raise EngineError(
-                f"{client.url} does not report its model and context; is it llama.cpp?"
-            ) from error
-        except BaseException:
-            await client.close()
-            raise
-        return cls(client, str(name), int(length), llguidance=llguidance, stream=stream)
+            length = int(properties["default_generation_settings"]["n_ctx"])
+            name = str(models["data"][0]["id"])
+        return cls(client, name, length, llguidance=llguidance, stream=stream)
 
     def request_body(
         self, prompt: list[int], sampling: Sampling, max_tokens: int

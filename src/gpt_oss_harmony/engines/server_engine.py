@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, ClassVar
 
 from ..grammar import Matcher
@@ -21,6 +21,27 @@ from .engine import (
     SamplingError,
 )
 from .http_client import HttpClient, RefusalError
+
+
+@asynccontextmanager
+async def connecting(
+    url: str, program: str, options: Mapping[str, Any]
+) -> AsyncGenerator[HttpClient, None]:
+    """Open a client while a server is asked what it runs; close it if that fails.
+
+    An answer in another form than that of the `program` becomes an `EngineError`.
+    """
+    client = HttpClient(url, **options)
+    try:
+        yield client
+    except BaseException as error:
+        await client.close()
+        if isinstance(error, EngineError) or not isinstance(
+            error, (ValueError, TypeError, LookupError)
+        ):
+            raise
+        problem = f"{client.url} does not report its model and settings; is it {program}?"
+        raise EngineError(problem) from error
 
 
 class AnswerReader(ABC):

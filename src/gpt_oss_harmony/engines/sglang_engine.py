@@ -13,7 +13,7 @@ from typing import Any
 from ..tokens.special_tokens import CALL, RETURN
 from .engine import EngineError, FinishReason, SampledToken, Sampling, SamplingError
 from .http_client import HttpClient
-from .server_engine import AnswerReader, ServerEngine, best_tokens
+from .server_engine import AnswerReader, ServerEngine, best_tokens, connecting
 
 _LARK = "%llguidance {}\n"  # marks a Lark grammar; `ebnf` may be GBNF as well
 _SEEDS = 2**31
@@ -65,8 +65,7 @@ class SglangEngine(ServerEngine):
 
         `options` go to `HttpClient`: `api_key`, `timeout`. Raises `EngineError`.
         """
-        client = HttpClient(url, **options)
-        try:
+        async with connecting(url, "SGLang", options) as client:
             model = (await client.get("/v1/models"))["data"][0]
             settings = await client.get("/server_info")
             name, length = str(model["id"]), int(model["max_model_len"])
@@ -74,14 +73,6 @@ class SglangEngine(ServerEngine):
                 has_llguidance=settings["grammar_backend"] == "llguidance",
                 has_seeds=bool(settings["enable_deterministic_inference"]),
             )
-        except (KeyError, TypeError, IndexError, ValueError) as error:
-            await client.close()
-            raise EngineError(
-                f"{client.url} does not report its model and settings; is it SGLang?"
-            ) from error
-        except BaseException:
-            await client.close()
-            raise
         return cls(client, name, length, features, original_logprobs=original_logprobs)
 
     def request_body(

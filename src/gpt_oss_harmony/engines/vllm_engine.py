@@ -20,7 +20,7 @@ from .engine import (
     SamplingError,
 )
 from .http_client import HttpClient, RefusalError
-from .server_engine import AnswerReader, ServerEngine, best_tokens
+from .server_engine import AnswerReader, ServerEngine, best_tokens, connecting
 
 _GENERATE = "/inference/v1/generate"
 _COMPLETIONS = "/v1/completions"
@@ -63,14 +63,10 @@ class VllmEngine(ServerEngine):
         `model` is one of the models that it serves, by default the first. `options` go to
         `HttpClient`: `api_key`, `timeout`. Raises `EngineError`.
         """
-        client = HttpClient(url, **options)
-        try:
+        async with connecting(url, "vLLM", options) as client:
             name, context_length = _choose_model(client.url, await client.get("/v1/models"), model)
             if endpoint is None:
                 endpoint = "generate" if await _generates(client) else "completions"
-        except BaseException:
-            await client.close()
-            raise
         return cls(client, name, context_length, completions=endpoint == "completions")
 
     def request_body(

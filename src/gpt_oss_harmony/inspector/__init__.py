@@ -2,8 +2,8 @@
 
 ::
 
-    wire → source → append    bodies of requests, errors; conversations of three forms
-    rendering → comparison    a conversation as tokens, and under each choice
+    wire → source             bodies of requests, errors; conversations of three forms
+    rendering                 a conversation as tokens, also under each choice
     parse, allowed            tokens to messages; a completion beside a grammar
     export                    a conversation as JSON, a vector or a program
     calls                     all of this as functions from JSON to JSON

@@ -16,11 +16,10 @@ from ..apis.request_body import RequestBody, read_body
 from ..conversation.built_in_tools import BUILT_IN_TOOLS
 from ..errors import HarmonyError
 from ..installation import VERSION
-from .append import appended
-from .comparison import comparison
 from .export import exported
 from .parse import parsing
-from .rendering import rendering
+from .rendering import comparison, rendering
+from .source import appended
 from .wire import AllowedBody, AppendBody, ExportBody, InspectorError, ParseBody, RenderBody
 
 MAX_BYTES = 16 * 1024 * 1024

@@ -28,11 +28,13 @@ class HealthAnswer(TypedDict):
     waiting: int
 
 
-async def _health(request: Request) -> HealthAnswer:
+@router.get("/health")
+async def health(request: Request) -> HealthAnswer:
+    """Return the health of the process and the engine; 503 if the engine is not ready."""
     services = services_of(request)
-    health = await services.engine.health()
-    if not health.ready:
-        detail = without_addresses(health.detail) or "it gives no reason"
+    found = await services.engine.health()
+    if not found.ready:
+        detail = without_addresses(found.detail) or "it gives no reason"
         problem = f"the engine is not ready: {detail}"
         raise ApiError(503, problem, kind="server_error", code="engine_unavailable", retry_after=1)
     return {
@@ -43,12 +45,6 @@ async def _health(request: Request) -> HealthAnswer:
     }
 
 
-@router.get("/health")
-async def health(request: Request) -> HealthAnswer:
-    """Return the health of the process and the engine; 503 if the engine is not ready."""
-    return await _health(request)
-
-
 @router.get("/ready")
 async def ready(request: Request) -> HealthAnswer:
     """Return whether the server takes requests; 503 also during shutdown, or without database."""
@@ -57,7 +53,7 @@ async def ready(request: Request) -> HealthAnswer:
         raise shutting_down()
     if services.store.blocking.problem is not None:
         raise database_unavailable()
-    return await _health(request)
+    return await health(request)
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
