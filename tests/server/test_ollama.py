@@ -16,7 +16,7 @@ from gpt_oss_harmony import Role
 from gpt_oss_harmony.apis import ItemBegun, ItemEnded, ItemKind, TurnReader
 from gpt_oss_harmony.apis.chat.request import turn_of_chat
 from gpt_oss_harmony.apis.ollama.fold import OllamaFold
-from gpt_oss_harmony.apis.ollama.request import OllamaChatRequest, chat_of
+from gpt_oss_harmony.apis.ollama.request import OllamaChatRequest
 from gpt_oss_harmony.apis.ollama.writer import INVALID_ARGUMENTS, OllamaWriter
 from gpt_oss_harmony.server import Settings
 from support.chat_server import CALL, FINAL, HI, PREAMBLE, THINK, TellingEngine
@@ -161,7 +161,7 @@ PIECES = [
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.booleans())
 def test_the_whole_answer_is_what_the_lines_say(text: str, is_chat: bool) -> None:
-    asked = chat_of({"model": NAME, "messages": HI, "tools": [TOOL]}, OllamaChatRequest)
+    asked = OllamaChatRequest(model=NAME, messages=HI, tools=[TOOL]).chat()
     turn = turn_of_chat(asked)
     answers = []
     for streams in (True, False):

@@ -142,11 +142,6 @@ class GgufHeader:
         return sum(tensor.weights for tensor in self.tensors)
 
     @property
-    def tensor_bytes(self) -> int:
-        """The bytes of all tensors, as the header describes them."""
-        return sum(tensor.size for tensor in self.tensors)
-
-    @property
     def quantization(self) -> str:
         """The type in which most of the bytes are stored, such as ``MXFP4``."""
         sizes: Counter[int] = Counter()

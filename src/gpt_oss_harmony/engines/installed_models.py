@@ -54,7 +54,7 @@ def installed_models(environment: Mapping[str, str] = os.environ) -> list[Instal
     hub = Path(environment.get("HF_HOME") or cache / "huggingface") / "hub"
     return [
         *_of_hub(Path(environment.get("HF_HUB_CACHE") or hub)),
-        *_of_ollama(_ollama_folders(environment, home), environment),
+        *_of_ollama(_ollama_folders(environment, home)),
         *_of_lm_studio(_lm_studio_folders(home)),
         *_of_llama_cpp(_llama_cpp_caches(environment, home)),
     ]
@@ -201,7 +201,7 @@ def _ollama_folders(environment: Mapping[str, str], home: Path) -> list[Path]:
     return [home / ".ollama" / "models", Path("/usr/share/ollama/.ollama/models")]
 
 
-def _of_ollama(folders: list[Path], environment: Mapping[str, str]) -> Iterator[InstalledModel]:
+def _of_ollama(folders: list[Path]) -> Iterator[InstalledModel]:
     for folder in folders:
         manifests = folder / "manifests"
         try:

@@ -1,4 +1,4 @@
-"""A conversation as tokens under the choices of the page, what is left out, and where they differ."""
+"""A conversation as tokens under the choices of the page: what is left out, and what differs."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from .fair_turns import FairSemaphore
 from .http.errors import shutting_down, too_many
@@ -56,33 +56,24 @@ class Admission:
         """
         if is_first:
             self.check(owner)
-        async with AsyncExitStack() as held:
-            self.waiting += 1
-            self._idle.clear()
-            try:
-                await held.enter_async_context(self._place(owner, is_first=is_first))
-            except BaseException:
-                self.waiting -= 1
-                self._note_idle()
-                raise
+        self.waiting += 1
+        self._idle.clear()
+        try:
+            await self._slots.take(owner)
+        except BaseException:
             self.waiting -= 1
-            self.running += 1
-            try:
-                yield
-            finally:
-                self.running -= 1
-                self._note_idle()
-
-    @asynccontextmanager
-    async def _place(self, owner: str, *, is_first: bool) -> AsyncGenerator[None, None]:
-        """Wait for a place at the engine, and keep it."""
-        await self._slots.take(owner)
+            self._note_idle()
+            raise
+        self.waiting -= 1
+        self.running += 1
         begun = time.monotonic()
         try:
             yield
         finally:
             self._slots.give_back(owner)
             self._average_seconds += _NEW_SHARE * (time.monotonic() - begun - self._average_seconds)
+            self.running -= 1
+            self._note_idle()
 
     @contextmanager
     def whole_request(self) -> Generator[None, None, None]:

@@ -85,12 +85,6 @@ class Peers:
         if self._channel is not None:
             await self._channel.close()
 
-    def forget(self, server_id: str) -> None:
-        """End the work for a dead server; otherwise, the work ends when an answer fails."""
-        for (asker, _), task in self._answers.items():
-            if asker == server_id:
-                task.cancel()
-
     async def ask(self, server_id: str, request: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
         """Yield the parts of another server's answer. Raises `PeerError` if it does not answer.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -188,8 +188,3 @@ def _answered_call(message: JsonField, waiting: deque[tuple[str, str]]) -> str:
         raise message.error(problem)
     waiting.remove(found)
     return found[0]
-
-
-def chat_of(body: Mapping[str, Any], kind: type[OllamaRequest]) -> ChatRequest:
-    """Read the JSON of a request as one of Chat Completions."""
-    return read_body(kind, body).chat()
