@@ -93,6 +93,8 @@ def message_limits(
     return tuple(limit for limit in limits if limit)
 
 
+# The fields
+
 _TEMPLATE_FIELDS = {"reasoning_effort", "enable_thinking", "thinking"}
 
 

@@ -137,6 +137,8 @@ def _sampled(message: Message, tokens: object, field: str) -> Message:
     return sampled
 
 
+# Appending
+
 _CHAT_FIELDS = ("role", "content", "reasoning", "tool_calls")
 
 

@@ -120,6 +120,8 @@ def _file_citation(file: ContainerFile, start: int, end: int) -> dict[str, Any]:
     }
 
 
+# The tools
+
 _LOG = logging.getLogger(__name__)
 
 _MAX_FILE_BYTES = 64 << 20  # of the files of one response

@@ -96,6 +96,8 @@ class BrowserSession(BaseModel):
         return len(self.views) - 1
 
 
+# Finding text in a page
+
 _RESULTS = 50
 _LINES = 4  # that each result shows
 _PATTERN_LIMIT = 500  # characters
@@ -169,6 +171,8 @@ class _FoldedText:
         word = bisect_right(self._starts, offset) - 1
         return self._origins[word] + offset - self._starts[word]
 
+
+# The tool
 
 _MOST_RESULTS = 20
 _QUERY_LIMIT = 1000  # characters

@@ -118,6 +118,8 @@ def error_reply(id: int | str, problem: ReplyError) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": id, "error": error}).encode("ascii")
 
 
+# What both ways share
+
 _LOG = logging.getLogger(__name__)
 
 _READ = 1 << 18  # bytes at a time

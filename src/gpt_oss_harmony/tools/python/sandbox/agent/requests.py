@@ -144,6 +144,9 @@ def _readable_name(name: str) -> str:
 RAN_ON = {"id": 0, "ran_on": True}
 """The frame that says that a process ran between two runs."""
 
+
+# The requests
+
 _NICENESS = 5
 _LOOK_SECONDS = 0.25
 
