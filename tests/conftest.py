@@ -85,6 +85,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Write hyphens for spaces in the ids of rows: a word after ``-k`` has no spaces."""
+    return "-".join(val.split()) if isinstance(val, str) and val.strip() else None
+
+
 @pytest.fixture
 def no_hang(request: pytest.FixtureRequest) -> Iterator[None]:
     """End the run, with a traceback, where a test hangs; extensions do not stop for a signal."""
