@@ -31,7 +31,10 @@ from support.slow_files import only_slow
 ROOT = Path(__file__).parent.parent
 WRITTEN = [
     *sorted(ROOT.glob("README*.md")),
-    *(ROOT / name for name in ("CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *(
+        ROOT / name
+        for name in ("CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "MAINTAINING.md", "SECURITY.md")
+    ),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 # Translations have the code of the English pages; tests/test_translations.py compares them.

@@ -25,6 +25,7 @@ NAMING_ADDRESSES = [
     ROOT / "CHANGELOG.md",
     ROOT / "CITATION.cff",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "MAINTAINING.md",
     ROOT / "README.md",
     ROOT / "mkdocs.yml",
 ]

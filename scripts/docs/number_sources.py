@@ -216,7 +216,8 @@ def read_entries(text: str) -> list[Entry]:
 
 def english_pages() -> dict[str, str]:
     """Return the texts of the pages that people write, by their paths from the root."""
-    paths = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
+    written = ("README.md", "CONTRIBUTING.md", "MAINTAINING.md")
+    paths = [*(ROOT / name for name in written), *sorted(ROOT.glob("docs/**/*.md"))]
     names = [path.relative_to(ROOT).as_posix() for path in paths if path.name.count(".") == 1]
     return {
         name: (ROOT / name).read_text(encoding="utf-8")
