@@ -24,6 +24,8 @@ from .token_sampler import RunningRequest, deliver
 
 _STEP_TOKENS = 256  # of a long prompt; the other requests get their next token in between
 
+_TOY = "a toy of 2 MB that knows sums, the weather and lists, and no schema of yours"
+
 
 class NumpyEngine(InProcessEngine):
     """Runs a model of the architecture gpt-oss; `NumpyEngine.load` makes it.
@@ -77,7 +79,7 @@ class NumpyEngine(InProcessEngine):
             name=name or str(model),
             context_length=context_length,
             max_requests=max_requests,
-            origin=f"{model}, float32 in NumPy on one core",
+            origin=f"{_TOY if model == 'demo' else model}, float32 in NumPy on one core",
         )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
+from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ..apis.chat.fold import ChatFold
@@ -19,37 +21,18 @@ from ..apis.chat.writer import (
     ChatWriter,
     replayed_completion,
 )
+from ..apis.request_body import MetadataUpdate
 from ..apis.wire_events import Event
 from .answer import Api, SampledAnswer, answer_events, respond, sampled_turns
-from .auth.api_keys import AuthenticatedCaller
-from .http.server_sent_events import json_or_stream
-from .limited_route import LimitedRoute
-from .logs import ANSWER_IDS
-from .preparation import constraint_headers, prepared_turn
-from .repeated_requests import IdempotencyKey
-from .services import services_of
-from .store import new_id
-
-
-
-import re
-import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import Annotated, Any, cast
-
-from fastapi import APIRouter, Query, Request
-from starlette.responses import Response
-
-from ..apis.chat.request import ChatRequest
-from ..apis.chat.writer import ChatCompletion
-from ..apis.request_body import MetadataUpdate
 from .auth.api_keys import AuthenticatedCaller, Caller
 from .http.json import list_json
+from .http.server_sent_events import json_or_stream
 from .limited_route import LimitedRoute, written
-from .repeated_requests import RequestKey, check_same, request_in_progress
+from .logs import ANSWER_IDS
+from .preparation import constraint_headers, prepared_turn
+from .repeated_requests import IdempotencyKey, RequestKey, check_same, request_in_progress
 from .services import Services, services_of
-from .store import ClaimedError, NotFoundError, Order, StoredCompletion
+from .store import ClaimedError, NotFoundError, Order, StoredCompletion, new_id
 
 router = APIRouter(tags=["Chat Completions"], route_class=LimitedRoute)
 
