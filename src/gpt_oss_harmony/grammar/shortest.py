@@ -134,7 +134,8 @@ class _Reader:
         self.commitment = max(self.commitment, *map(len, written.values()), 2)
         bounds = {name: Fraction(text) for name, text in written.items()}
         step = bounds.pop("multipleOf", Fraction(1))
-        near = [step * (bound // step + more) for bound in (0, *bounds.values()) for more in _NEAR]
+        places = [Fraction(0), *bounds.values()]
+        near = [step * (place // step + more) for place in places for more in _NEAR]
         numbers = [number for number in (*near, *bounds.values()) if _is_within(number, bounds)]
         texts = [str(one) if one.denominator == 1 else json.dumps(float(one)) for one in numbers]
         return min(texts, key=len, default=max(written.values(), key=len, default="0"))
