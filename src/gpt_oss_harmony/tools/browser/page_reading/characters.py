@@ -5,8 +5,6 @@ from __future__ import annotations
 import codecs
 import re
 
-from ....tokens.python_encoder import without_surrogates
-
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -51,6 +49,7 @@ _UNSEEN = re.compile(
 )
 _BRACKETS = str.maketrans({"【": "〖", "】": "〗", "\xa0": " ", "\u202f": " "})
 _PLAIN = re.compile(r"[ -~\n]*")
+_SURROGATES = re.compile("[\ud800-\udfff]")  # here, as this process has no other module of ours
 
 
 def decode(body: bytes, declared: str | None = None, *, markup: bool = False) -> str:
@@ -108,7 +107,7 @@ def clean_text(text: str) -> str:
     """
     if _PLAIN.fullmatch(text):
         return text
-    text = without_surrogates(_LINE_ENDS.sub("\n", text))
+    text = _SURROGATES.sub("\ufffd", _LINE_ENDS.sub("\n", text))
     return _UNSEEN.sub(r"\1", text.translate(_BRACKETS)).expandtabs(8)
 
 
