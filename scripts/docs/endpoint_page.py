@@ -1,4 +1,8 @@
-"""Make docs/reference/endpoints.md from the server's OpenAPI document; `reference.py` writes it."""
+"""Make docs/reference/endpoints from the server's OpenAPI document; `reference.py` writes it.
+
+Each API has a page, with the JSON objects that no other page needs. The others stand on the first
+page.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,12 @@ from typing import Any
 
 OPENING = """# Server endpoints
 
-The endpoints of `harmony serve`. `scripts/docs/endpoint_page.py` makes this page of the server's
-OpenAPI document, which a running server has at `/openapi.json`. [Serve a model](../guides/serve.md)
-shows how to use the endpoints. [Requests and responses](mapping.md) shows what they are in harmony.
+The endpoints of `harmony serve`. `scripts/docs/endpoint_page.py` makes these pages of the server's
+OpenAPI document, which a running server has at `/openapi.json`. [Serve a
+model](../../guides/serve.md) shows how to use the endpoints. [Requests and
+responses](../mapping.md) shows what they are in harmony.
 
-Requests and responses are JSON unless the page says otherwise. A response with a status of 400 or
+Requests and responses are JSON unless a page says otherwise. A response with a status of 400 or
 more has the body [`ErrorAnswer`](#erroranswer); for clients of Messages and of Ollama it has the
 form of their API. A request that is not HTTP, or that does not end in time, gets plain text.
 
@@ -36,6 +41,20 @@ JSON_OBJECTS = """## JSON objects
 The fields of requests and responses. A field that is not *required* may be left out or null.
 """
 
+PAGES = {
+    "Responses": ("Responses", "Conversations"),
+    "Chat Completions": ("Chat Completions",),
+    "Completions": ("Completions",),
+    "Messages": ("Messages",),
+    "Ollama": ("Ollama",),
+    "Files and containers": ("Files", "Containers"),
+    "Batches": ("Batches",),
+    "Tokens, models, operation": ("Tokens", "Models", "Operation", "Usage"),
+}
+"""The titles of the pages, and the tags whose endpoints they have."""
+
+FIRST_PAGE = "index.md"
+
 _LIMITS = {
     "minimum": "≥ {}",
     "exclusiveMinimum": "> {}",
@@ -55,28 +74,72 @@ _NOT_SUPPORTED = "Not supported"
 Json = dict[str, Any]
 
 
-def endpoint_page(document: Json) -> str:
-    """Return the page: the endpoints by tag, then the models."""
-    lines = [OPENING, *_overview(document)]
-    for tag, endpoints in _by_tag(document).items():
-        lines += [f"## {tag}\n"]
-        for title, operation in endpoints:
-            lines += _endpoint(title, operation, document)
-    lines.append(JSON_OBJECTS)
-    for name, schema in document["components"]["schemas"].items():
-        if not _is_form(name):
+def endpoint_pages(document: Json) -> dict[str, str]:
+    """Return the pages by their file names: one for all endpoints, then one for each API."""
+    tags = _by_tag(document)
+    if {*tags} != {tag for own in PAGES.values() for tag in own}:
+        raise ValueError(f"PAGES in endpoint_page.py must have these tags: {', '.join(tags)}")
+    used = {
+        _file_name(title): _used([tags[tag] for tag in own], document)
+        for title, own in PAGES.items()
+    }
+    homes = {}
+    for name in document["components"]["schemas"]:
+        users = [page for page, names in used.items() if name in names]
+        homes[name] = users[0] if len(users) == 1 else FIRST_PAGE
+    texts = {FIRST_PAGE: [OPENING, *_overview(tags)]}
+    for title, own in PAGES.items():
+        lines = texts[_file_name(title)] = [
+            f"# {title}: endpoints\n\n[All endpoints](index.md), and what their errors mean.\n"
+        ]
+        for tag in own:
+            lines += [f"## {tag}\n"]
+            for heading, operation in tags[tag]:
+                lines += _endpoint(heading, operation, document)
+    for page, lines in texts.items():
+        if objects := [name for name in homes if homes[name] == page and not _is_form(name)]:
+            lines.append(JSON_OBJECTS)
+        for name in objects:
+            schema = document["components"]["schemas"][name]
             lines += [f"### {_title(name)}\n", *_paragraphs(schema), *_fields(schema)]
-    return "\n".join(lines).rstrip() + "\n"
+    elsewhere = {_object_anchor(name): page for name, page in homes.items()}
+    return {page: _linked("\n".join(lines), page, elsewhere) for page, lines in texts.items()}
 
 
-def _overview(document: Json) -> Iterator[str]:
-    """Yield the table of all endpoints, with links to their sections."""
-    yield "| Endpoint | Purpose |\n| --- | --- |"
-    for endpoints in _by_tag(document).values():
-        for title, operation in endpoints:
+def _file_name(title: str) -> str:
+    return f"{_anchor(title)}.md"
+
+
+def _used(endpoints: Any, document: Json) -> set[str]:
+    """Return the names of the JSON objects that endpoints need, and those that these need."""
+    names: set[str] = set()
+    waiting = [endpoints]
+    while waiting:
+        found = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(waiting.pop())))
+        waiting += [document["components"]["schemas"][name] for name in found - names]
+        names |= found
+    return names
+
+
+def _linked(text: str, page: str, homes: dict[str, str]) -> str:
+    """Let the links to JSON objects lead to their pages."""
+
+    def link(match: re.Match[str]) -> str:
+        home = homes.get(match[1], page)
+        return f"]({'' if home == page else home}#{match[1]})"
+
+    return re.sub(r"\]\(#(\w+)\)", link, text).rstrip() + "\n"
+
+
+def _overview(tags: dict[str, list[tuple[str, Json]]]) -> Iterator[str]:
+    """Yield a table of the endpoints of each page, with links to their sections."""
+    for title, own in PAGES.items():
+        page = _file_name(title)
+        yield f"## {title}\n\n| [Endpoint]({page}) | Purpose |\n| --- | --- |"
+        for heading, operation in (endpoint for tag in own for endpoint in tags[tag]):
             purpose = _in_cell(operation["description"].split("\n\n")[0])
-            yield f"| [`{title}`](#{_anchor(title)}) | {purpose} |"
-    yield "| [JSON objects](#json-objects) | The fields of requests and responses. |\n"
+            yield f"| [`{heading}`]({page}#{_anchor(heading)}) | {purpose} |"
+        yield ""
 
 
 def _anchor(heading: str) -> str:
@@ -166,8 +229,8 @@ def _default(schema: Json, required: bool) -> str:
 def _type(schema: Json, required: bool = True) -> str:
     """Return the type of a value as people read it, with its limits."""
     if "$ref" in schema:
-        title = _title(schema["$ref"].rpartition("/")[2])
-        return f"[`{title}`](#{re.sub(r'[^a-z0-9]', '', title.lower())})"
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[`{_title(name)}`](#{_object_anchor(name)})"
     if "anyOf" in schema:
         options = [o for o in schema["anyOf"] if required or o.get("type") != "null"]
         return " or ".join(_type(option) for option in options)
@@ -214,6 +277,10 @@ def _is_form(name: str) -> bool:
 def _title(name: str) -> str:
     """Write the name of a generic model as Python does: ``ListPage[File]``."""
     return re.sub(r"_(\w+)_$", r"[\1]", name)
+
+
+def _object_anchor(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", _title(name).lower())
 
 
 def _in_cell(text: str) -> str:

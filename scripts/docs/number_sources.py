@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = ROOT / "docs" / "numbers.toml"
 SOURCES = (ROOT / "src", *sorted((ROOT / "packages").glob("*/")), ROOT)
 # Pages that `make reference` writes; the code has their numbers.
-GENERATED_PAGES = {"docs/reference/command.md", "docs/reference/endpoints.md"}
+GENERATED_PAGES = ("docs/reference/command.md", "docs/reference/endpoints/")
 
 _GENERATED = re.compile(
     r"<!-- begin: (\w+) -->.*?<!-- end: \1 -->|<!-- ([a-z][\w-]*) -->.*?<!-- /\2 -->"
@@ -222,7 +222,7 @@ def english_pages() -> dict[str, str]:
     return {
         name: (ROOT / name).read_text(encoding="utf-8")
         for name in names
-        if name not in GENERATED_PAGES
+        if not name.startswith(GENERATED_PAGES)
     }
 
 

@@ -12,7 +12,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 from command_page import command_page
-from endpoint_page import endpoint_page
+from endpoint_page import endpoint_pages
 from public_api import public_api
 
 from gpt_oss_harmony import cli
@@ -25,9 +25,10 @@ FOLDER = ROOT / "docs" / "reference"
 
 def main() -> int:
     """Write the pages, or compare them."""
+    endpoints = endpoint_pages(create_app(None).openapi())  # type: ignore[arg-type]
     pages = {
         FOLDER / "command.md": command_page(command_line(cli.COMMANDS)),
-        FOLDER / "endpoints.md": endpoint_page(create_app(None).openapi()),  # type: ignore[arg-type]
+        **{FOLDER / "endpoints" / name: page for name, page in endpoints.items()},
         ROOT / "tests" / "data" / "public_api.txt": public_api(),
     }
     changed = {
@@ -41,6 +42,7 @@ def main() -> int:
             print(path, *unified_diff(old.splitlines(), page.splitlines(), n=0), sep="\n")
         return int(bool(changed))
     for path, page in changed.items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(page, encoding="utf-8")
     return 0
 
