@@ -109,11 +109,56 @@ def test_a_page_searches_the_folder_of_its_language(
     assert json.loads(shown) == {"base": base, "features": []}
 
 
+def entry(location: str, title: str = "", text: str = "") -> dict[str, str]:
+    return {"location": location, "title": title, "text": text}
+
+
+@pytest.mark.parametrize(
+    ("found", "fields"),
+    [
+        (entry("guides/serve/", "Serve", "<p>an id</p>"), {}),
+        (
+            entry("guides/serve/", "`max_tokens`", "<code>TokenError</code>, _private HTTP"),
+            {"parts": "max tokens token error"},
+        ),
+        (
+            entry("reference/api/errors/#gpt_oss_harmony.TokenError", "TokenError"),
+            {"parts": "token error", "name": "TokenError"},
+        ),
+        (entry("reference/api/errors/#gpt_oss_harmony.TokenError.token", "token"), {}),
+    ],
+)
+def test_names_of_code_are_found_by_their_words(
+    hooks: dict[str, Any], found: dict[str, str], fields: dict[str, str]
+) -> None:
+    assert hooks["_names"](found) == fields
+
+
+SEPARATOR = re.search(r"separator: '(.+)'\n", (DOCS.parent / "mkdocs.yml").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("訓練データ", ["訓練", "データ"]),
+        ("ツール呼び出し", ["ツール", "呼", "出"]),
+        ("MCPサーバーのツール", ["MCP", "サーバー", "ツール"]),
+        ("API를 서빙", ["API", "를", "서빙"]),
+        ("StreamableParser, max_tokens 3.9", ["StreamableParser", "max_tokens", "3.9"]),
+        ("&lt;|constrain|&gt; json_schema.py", ["constrain", "json_schema", "py"]),
+        ("структурированный вывод", ["структурированный", "вывод"]),
+    ],
+)
+def test_what_is_typed_ends_where_words_of_pages_end(typed: str, words: list[str]) -> None:
+    assert SEPARATOR
+    assert [word for word in re.split(SEPARATOR[1], typed, flags=re.ASCII) if word] == words
+
+
 def test_a_language_is_searched_with_the_english_pages_that_it_lacks(
     hooks: dict[str, Any], tmp_path: Path
 ) -> None:
     locations = ["start/", "start/#a", "reference/", "ja/start/", "ja/start/#a", "ko/start/"]
-    index = {"config": {"lang": LANGUAGES}, "docs": [{"location": name} for name in locations]}
+    index = {"config": {"lang": LANGUAGES}, "docs": [entry(name) for name in locations]}
     (tmp_path / "search").mkdir()
     (tmp_path / "search" / "search_index.json").write_text(json.dumps(index))
     for language in LANGUAGES:

@@ -83,8 +83,43 @@ FOUND = {
     "json_schema strict": "reference/server",
     "tool_choice required": "guides/structured-output",
     "jinja chat template": "guides/command",
+    "pip install": "start",
+    "parse completion": "start",
+    "coding agents": "guides/serve",
+    "MCP server": "guides/mcp",
+    "finish_reason length": "guides/serve",
+    "batch": "reference/server",
+    "token count": "reference/api/encoding",
+    "prompt caching": "reference/server",
+    "tool call arguments invalid json": "guides/structured-output",
+    "image input": "reference/server",
+    "parallel tool calls": "guides/structured-output",
+    "continue final message": "guides/messages",
+    "python 3.9": "start",
 }
 """What people type, and the page that must be among the first three."""
+
+FIRST = {
+    "HarmonyError": "reference/api/errors",
+    "RenderConversationConfig": "reference/api/encoding",
+    "StreamableParser": "reference/api/parser",
+    "render_conversation_for_completion": "reference/api/encoding",
+    "max_tokens": "guides/sampling-loop",
+}
+"""Names, and the page that must be the first."""
+
+TRANSLATED = {
+    "ja": {
+        "訓練データ": "guides/training-data",
+        "損失マスク": "guides/training-data",
+        "ツール呼び出し": "understand/format",
+        "構造化出力": "guides/structured-output",
+        "サーバー": "guides/serve",
+    },
+    "ko": {"구조화된 출력": "guides/structured-output", "서버": "guides/serve"},
+    "ru": {"структурированный вывод": "guides/structured-output", "сервер": "guides/serve"},
+}
+"""What people type in other languages, and the page that must be among the first three."""
 
 SHOWN = """() => {
   const links = [...document.querySelectorAll('a.md-search-result__link')];
@@ -108,13 +143,37 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.url
 
 
+def found(browser: Browser, site: str, typed: str) -> list[str]:
+    """The first three pages that the site shows."""
+    page = browser.new_page()  # a field that is filled again shows the old results for a while
+    page.goto(f"{site}?q={quote(typed)}")
+    page.wait_for_selector("a.md-search-result__link", state="attached")
+    shown: list[str] = page.evaluate(SHOWN)
+    page.close()
+    return shown
+
+
 def test_the_first_three_pages_have_what_people_look_for(site: str, browser: Browser) -> None:
-    shown = {}
-    for typed in FOUND:
-        page = browser.new_page()  # a field that is filled again shows the old results for a while
-        page.goto(f"{site}?q={quote(typed)}")
-        page.wait_for_selector("a.md-search-result__link", state="attached")
-        shown[typed] = page.evaluate(SHOWN)
-        page.close()
-    missed = {typed: pages for typed, pages in shown.items() if FOUND[typed] not in pages}
+    shown = {typed: found(browser, site, typed) for typed in FOUND | FIRST}
+    missed = {typed: shown[typed] for typed in FOUND if FOUND[typed] not in shown[typed]}
+    assert not missed
+    assert {typed: shown[typed][0] for typed in FIRST} == FIRST
+
+
+@pytest.mark.parametrize("language", ["ja", "ko", "ru"])
+def test_translated_pages_are_found_by_their_titles(
+    site: str, browser: Browser, language: str
+) -> None:
+    docs = ROOT / "docs"
+    searched = dict(TRANSLATED[language])
+    for path in docs.rglob(f"*.{language}.md"):
+        name = path.relative_to(docs).as_posix().removesuffix(f".{language}.md")
+        if name != "index":
+            searched[path.read_text("utf-8").partition("\n")[0][2:]] = name.removesuffix("/index")
+    shown = {typed: found(browser, f"{site}{language}/", typed) for typed in searched}
+    missed = {
+        typed: pages
+        for typed, pages in shown.items()
+        if f"{language}/{searched[typed]}" not in pages
+    }
     assert not missed

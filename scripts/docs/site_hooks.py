@@ -12,7 +12,8 @@ navigation has the title of each page, so an English title is the mark of an Eng
 Each language has a search index of its own: its pages, and the English pages without a translation.
 
 ``extra.search_words`` in mkdocs.yml has other words that people type for a page; the search counts
-them above all else and shows them with its results.
+them more than titles, and shows them with its results. Names of code are found whole and by the
+words in them.
 
 The examples of some pages have links into the playground: see `playground_links.py`. A link to the
 published playground is relative on the site, so that a copy of the site has its own.
@@ -52,12 +53,19 @@ _LOADED = re.compile(
 _BASE = re.compile(r'(?<="base": ")[./]+(?=")')
 _INDEX = Path("search", "search_index.json")
 
+# A name of code that has several words, and the words.
+_NAME = re.compile(r"\b[A-Za-z]\w*(?:(?<=[a-z])[A-Z]|(?<=\w)_(?=\w))\w*")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
 # How much a page counts in a search. The reference repeats the words of the guides.
 _WEIGHTS = {
     "start/": 4,
+    "start/index.": 6,
     "guides/": 2,
+    "guides/serve.": 4,
     "understand/": 2,
     "understand/format.": 5,
+    "reference/server.": 2,
     "reference/api/": 0.5,
 }
 
@@ -169,6 +177,8 @@ def on_post_build(config: Any) -> None:
     site = Path(config.site_dir)
     index = json.loads((site / _INDEX).read_text(encoding="utf-8"))
     languages = [name for name in i18n.build_languages if name != i18n.default_language]
+    for entry in index["docs"]:
+        entry.update(_names(entry))
     for language in [i18n.default_language, *languages]:
         others = tuple(f"{name}/" for name in languages if name != language)
         entries = [doc for doc in index["docs"] if not doc["location"].startswith(others)]
@@ -197,3 +207,15 @@ def _seen_from(language: str, entries: list[dict[str, Any]]) -> list[dict[str, A
         and doc["location"].partition("#")[0] not in translated
     ]
     return own + english
+
+
+def _names(entry: dict[str, Any]) -> dict[str, str]:
+    """Return the words in an entry's names of code, and the name that it describes."""
+    found = _NAME.findall(f"{entry['title']} {entry['text']}")
+    words = dict.fromkeys(word.lower() for name in found for word in _PART.findall(name))
+    fields = {"parts": " ".join(words)} if words else {}
+    page, _, anchor = entry["location"].partition("#")
+    described = anchor.rpartition(".")[2]
+    if page.startswith("reference/api/") and _NAME.fullmatch(described):
+        fields["name"] = described
+    return fields
