@@ -147,8 +147,8 @@ class OllamaGenerateRequest(OllamaRequest):
     raw: Annotated[
         Any,
         Refused(
-            "the server renders the prompt; send one of your own to `/v1/completions`, as text or "
-            "token ids"
+            "the server renders the prompt; send a prompt of your own to `/v1/completions`, as "
+            "text or token ids"
         ),
     ] = None
     suffix: Unsupported = None
