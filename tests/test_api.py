@@ -36,6 +36,7 @@ from gpt_oss_harmony import (
     Recovery,
     RecoveryKind,
     RenderConversationConfig,
+    RenderOptions,
     ResponseFormat,
     Role,
     SchemaError,
@@ -764,8 +765,36 @@ MISTAKES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     ),
     "one tool for a list": (
         lambda: A_DEVELOPER.with_function_tools(A_TOOL),
-        pydantic.ValidationError,
-        "expected a ToolDescription; tools are a list of them",
+        TypeError,
+        r"tools must be a list of ToolDescriptions, not ToolDescription; write \[tool\]",
+    ),
+    "a tool for a namespace": (
+        lambda: A_DEVELOPER.with_tools(A_TOOL),
+        TypeError,
+        r"not ToolDescription; with_function_tools\(\[tool\]\)",
+    ),
+    "a list of namespaces": (
+        lambda: A_DEVELOPER.with_tools([ToolNamespaceConfig.browser()]),
+        TypeError,
+        r"not list; call with_tools\(\) once for each",
+    ),
+    "a role for an author": (
+        lambda: A_MESSAGE(role="user", content="Hi"),
+        TypeError,
+        r"no argument 'role'; write Message.from_role_and_content\(role, content\)",
+    ),
+    "options of a message for those of a conversation": (
+        lambda: AN_ENCODING.render_conversation(
+            Conversation(),
+            RenderOptions(conversation_has_function_tools=True, schema_dialect="reference"),
+        ),
+        TypeError,
+        r"not RenderOptions; write RenderConversationConfig\(schema_dialect='reference'\)",
+    ),
+    "options of a conversation for those of a message": (
+        lambda: AN_ENCODING.render(a_message(), RenderConversationConfig(header_style="guide")),
+        TypeError,
+        r"render_options must be a RenderOptions, .*; write RenderOptions\(header_style='guide'\)",
     ),
     "a dict for JSON": (
         lambda: A_CONVERSATION.from_json({"messages": []}),
@@ -805,6 +834,79 @@ def test_an_error_names_the_remedy(mistake: str) -> None:
     call, error, remedy = MISTAKES[mistake]
     with pytest.raises(error, match=remedy):
         call()
+
+
+MODELS = [
+    each
+    for each in (getattr(gpt_oss_harmony, name) for name in gpt_oss_harmony.__all__)
+    if inspect.isclass(each) and issubclass(each, pydantic.BaseModel)
+]
+
+
+def values_of(model: type[pydantic.BaseModel]) -> dict[str, Any]:
+    """The values of the required fields."""
+    known = {"author": Author(role=Role.USER), "role": Role.USER, "json_schema": True}
+    known |= {"valid_channels": [], "channel_required": True, "tools": []}
+    fields = model.model_fields.items()
+    return {name: known.get(name, "a") for name, field in fields if field.is_required()}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_misspelt_keyword_is_named(model: type[pydantic.BaseModel]) -> None:
+    values = values_of(model)
+    unknown: dict[str, Any] = {"xyz": 1}
+    for field in model.model_fields:
+        misspelt = field[:-2] + field[-1]
+        with pytest.raises(TypeError, match=f"no argument '{misspelt}'; did you mean {field}"):
+            model(**{misspelt: "a"})
+    if model in (RenderConversationConfig, RenderOptions):
+        with pytest.raises(TypeError, match=r"no argument 'xyz'; it has .*schema_dialect"):
+            model(**unknown)
+    else:
+        with pytest.warns(UserWarning, match="no argument 'xyz', and ignores it") as warned:
+            assert model(**{**values, **unknown}) == model(**values)
+        assert warned[0].filename == __file__
+    # JSON may have more, as what the reference writes and reads.
+    assert model.model_validate({**values, "xyz": 1, "nam": 1}) == model(**values)
+
+
+def test_a_content_takes_the_type_that_it_writes() -> None:
+    for content in (TextContent(text="Hi"), SystemContent.new(), DeveloperContent.new()):
+        assert type(content)(**content.to_dict()) == content
+
+
+def fluent_arguments() -> list[tuple[Any, str, str, list[Any]]]:
+    """Each argument of each method with_…, and the values of the other required ones."""
+    return [
+        (made, method, name, list(parameters))
+        for made in (a_message(), SystemContent.new(), DeveloperContent.new())
+        for method in dir(made)
+        if method.startswith("with_")
+        for parameters in [inspect.signature(getattr(made, method)).parameters]
+        for name in parameters
+    ]
+
+
+@pytest.mark.parametrize(("made", "method", "name", "names"), fluent_arguments())
+def test_fluent_helpers_name_a_wrong_type(
+    made: Any, method: str, name: str, names: list[str]
+) -> None:
+    right = {"name": "a", "schema": {"type": "object"}, "description": "d"}
+    before = made.model_copy(deep=True)
+    for wrong in (5, 1.5, b"x", object(), A_TOOL if name != "tools" else 5):
+        values = {each: right.get(each) for each in names} | {name: wrong}
+        problem = rf"^{name} must be .*, not {type(wrong).__name__}; "
+        if name == "reasoning_effort":
+            problem = "is not a reasoning effort .known: 'Low'"
+        with pytest.raises((TypeError, ValueError), match=problem):
+            getattr(made, method)(**values)
+        assert made == before
+
+
+def test_dir_names_what_is_public() -> None:
+    assert {*dir(gpt_oss_harmony)} - {"__all__", "__doc__", "__version__"} == {
+        *gpt_oss_harmony.__all__
+    }
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="errors have no notes")

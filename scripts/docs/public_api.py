@@ -45,6 +45,10 @@ def public_api() -> str:
     return "".join(f"{line}\n" for _, line in lines)
 
 
+_UNSAID = "gpt_oss_harmony.config.CheckedModel."
+"""Its constructor takes the fields of a class, which have lines of their own."""
+
+
 def lines_of(path: str, named: Any) -> Iterator[tuple[str, str]]:
     """Return a name with its line, and those of a class's members, inherited ones included."""
     found = named.final_target if named.is_alias else named
@@ -52,6 +56,8 @@ def lines_of(path: str, named: Any) -> Iterator[tuple[str, str]]:
     if found.is_class:
         yield path, f"{start}class {path}({', '.join(map(str, found.bases))})"
         for name, member in found.all_members.items():
+            if member.is_alias and member.final_target.path.startswith(_UNSAID):
+                continue
             if not name.startswith("_") or (name.endswith("__") and member.is_function):
                 yield from lines_of(f"{path}.{name}", member)
     elif found.is_function:

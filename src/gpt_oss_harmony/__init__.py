@@ -110,6 +110,11 @@ __all__ = [
 __version__ = VERSION
 
 
+def __dir__() -> list[str]:
+    """Name what is public, for completion; `vars` has the rest."""
+    return [*__all__, "__all__", "__doc__", "__version__"]
+
+
 def __getattr__(name: str) -> Any:
     """Import `schema_to_typescript` on first use; few programs need it."""
     if name == "schema_to_typescript":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import BaseModel
 
 from .config import RenderConversationConfig, RenderOptions
 from .conversation.messages import Conversation, Message, Role, checked_conversation, is_answer
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from .rendering.renderer import Rendered, Renderer
 
 __all__ = ["HarmonyEncoding", "HarmonyEncodingName", "load_harmony_encoding"]
+
+_Options = TypeVar("_Options", RenderConversationConfig, RenderOptions)
 
 
 class HarmonyEncodingName(str, Enum):
@@ -122,7 +126,7 @@ class HarmonyEncoding:
             raise ConversationError(
                 f"the last message must be by {role.value!r} to be continued, but {found}"
             )
-        config = _checked(config)
+        config = _checked(config, RenderConversationConfig, "config")
         tokens = self.render_conversation(Conversation(messages=before), config)
         options = RenderOptions(
             schema_dialect=config.schema_dialect, header_style=config.header_style
@@ -149,7 +153,7 @@ class HarmonyEncoding:
         if not isinstance(message, Message):
             remedy = "render_conversation() renders a whole Conversation"
             raise wrong_type("message", "a Message", message, remedy)
-        options = render_options or RenderOptions()
+        options = _checked(render_options, RenderOptions, "render_options")
         (rendered,) = self._renderer.messages(
             [message],
             options.schema_dialect,
@@ -188,7 +192,8 @@ class HarmonyEncoding:
         self, conversation: Conversation, config: RenderConversationConfig | None
     ) -> tuple[Sequence[int], list[Rendered]]:
         messages = checked_conversation(conversation).messages
-        return self._renderer.conversation(messages, _checked(config))
+        config = _checked(config, RenderConversationConfig, "config")
+        return self._renderer.conversation(messages, config)
 
     def _segments(
         self, conversation: Conversation, config: RenderConversationConfig | None
@@ -275,13 +280,16 @@ class HarmonyEncoding:
         return [RETURN, CALL]
 
 
-def _checked(config: RenderConversationConfig | None) -> RenderConversationConfig:
-    if config is None:
-        return RenderConversationConfig()
-    if not isinstance(config, RenderConversationConfig):
-        remedy = "write RenderConversationConfig(auto_drop_analysis=False)"
-        raise wrong_type("config", "a RenderConversationConfig", config, remedy)
-    return config
+def _checked(options: _Options | None, kind: type[_Options], name: str) -> _Options:
+    """Return options of a class; refuse others with the fields of theirs that it has as well."""
+    if options is None:
+        return kind()
+    if isinstance(options, kind):
+        return options
+    passed = options.model_dump(exclude_unset=True) if isinstance(options, BaseModel) else options
+    given = passed if isinstance(passed, Mapping) else {}
+    fields = ", ".join(f"{key}={given[key]!r}" for key in kind.model_fields if key in given)
+    raise wrong_type(name, f"a {kind.__name__}", options, f"write {kind.__name__}({fields})")
 
 
 def load_harmony_encoding(name: str | HarmonyEncodingName) -> HarmonyEncoding:

@@ -99,6 +99,14 @@ def wrong_type(name: str, expected: str, value: object, remedy: str) -> TypeErro
     return TypeError(f"{name} must be {expected}, not {type(value).__name__}; {remedy}")
 
 
+def require(
+    name: str, value: object, kind: type | tuple[type, ...], expected: str, remedy: str
+) -> None:
+    """Raise `wrong_type` for an argument that is not of a type."""
+    if not isinstance(value, kind):
+        raise wrong_type(name, expected, value, remedy)
+
+
 def closest(word: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
     """Return the name that is most like a word; None if none is.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -469,6 +470,12 @@ class Unknown(Content):
     pass
 
 
+def declaring(*names: str) -> Message:
+    tools = [ToolDescription.new(name, "") for name in names]
+    content = DeveloperContent.new().with_function_tools(tools)
+    return Message.from_role_and_content(Role.DEVELOPER, content)
+
+
 @pytest.mark.parametrize(
     ("message", "field", "problem"),
     [
@@ -492,6 +499,17 @@ class Unknown(Content):
             "content",
             "cannot render content of type Unknown",
         ),
+        (
+            declaring("a b"),
+            "tools.functions.tools[0].name",
+            "a header cannot contain ' ', found in 'a b'; use a name without white space, control "
+            "characters, '=' and '<|'",
+        ),
+        (
+            declaring("f", "g", "f"),
+            "tools.functions.tools[2].name",
+            "'f' is declared twice; remove one",
+        ),
     ],
 )
 def test_refused_messages(message: Message, field: str, problem: str) -> None:
@@ -501,7 +519,7 @@ def test_refused_messages(message: Message, field: str, problem: str) -> None:
             render(conversation)
         assert caught.value.problem == problem
         assert caught.value.field.endswith(field)
-    with pytest.raises(ConversationError, match=problem):
+    with pytest.raises(ConversationError, match=re.escape(problem)):
         ENCODING.render(message)
 
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-from ..errors import closest
+from ..config import CheckedModel, require_list
+from ..errors import closest, require
 from .tool_namespaces import ToolDescription, ToolNamespaceConfig
 
 _Self = TypeVar("_Self", bound="_ToolContent")
@@ -35,7 +36,7 @@ class ReasoningEffort(str, Enum):
         )
 
 
-class ChannelConfig(BaseModel):
+class ChannelConfig(CheckedModel):
     """The channels that a system message lists.
 
     If `channel_required` is true, the system message requires a channel for every message.
@@ -47,10 +48,11 @@ class ChannelConfig(BaseModel):
     @classmethod
     def require_channels(cls, channels: list[str]) -> ChannelConfig:
         """List `channels`, and require one of them for every message."""
+        require_list("channels", channels, "a list of channels", "write [channel]")
         return cls(valid_channels=channels, channel_required=True)
 
 
-class ResponseFormat(BaseModel):
+class ResponseFormat(CheckedModel):
     """A format for structured output; `json_schema` is its JSON Schema."""
 
     name: str
@@ -58,11 +60,19 @@ class ResponseFormat(BaseModel):
     description: str | None = None
 
 
-class Content(BaseModel):
+def require_text(name: str, value: object, example: str, remedy: str = "") -> None:
+    """Raise `TypeError` for a value that is neither text nor None, which leaves the field out."""
+    remedy = remedy or f"write {name}={example!r}"
+    require(name, value, (str, type(None)), f"text such as {example!r}", remedy)
+
+
+class Content(CheckedModel):
     """One item of a message's content.
 
     Use a subclass: `TextContent`, `SystemContent` or `DeveloperContent`.
     """
+
+    _also_taken = ("type",)  # `to_dict` writes it, and programs pass on what they read
 
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical JSON form, with its ``type``."""
@@ -93,6 +103,10 @@ class _ToolContent(Content):
 
     def with_tools(self: _Self, ns_config: ToolNamespaceConfig) -> _Self:
         """Add a tool namespace, in place; it replaces one of the same name."""
+        remedy = "with_function_tools([tool]) of a DeveloperContent declares functions"
+        if not isinstance(ns_config, ToolDescription):
+            remedy = "call with_tools() once for each ToolNamespaceConfig(name=..., tools=[...])"
+        require("ns_config", ns_config, ToolNamespaceConfig, "a ToolNamespaceConfig", remedy)
         self.tools = {**(self.tools or {}), ns_config.name: ns_config}
         return self
 
@@ -141,6 +155,7 @@ class SystemContent(_ToolContent):
 
     def with_model_identity(self, model_identity: str) -> SystemContent:
         """Set the identity, which is the first line of the system message, in place."""
+        require_text("model_identity", model_identity, "You are ChatGPT.")
         self.model_identity = model_identity
         return self
 
@@ -156,21 +171,26 @@ class SystemContent(_ToolContent):
 
     def with_conversation_start_date(self, conversation_start_date: str) -> SystemContent:
         """Set the current date, such as ``2025-06-28``, in place."""
-        if not isinstance(conversation_start_date, str):
-            raise TypeError(
-                f"conversation_start_date must be text such as '2025-06-28', not "
-                f"{type(conversation_start_date).__name__}; a date has isoformat()"
-            )
+        require_text(
+            "conversation_start_date",
+            conversation_start_date,
+            "2025-06-28",
+            "a date has isoformat()",
+        )
         self.conversation_start_date = conversation_start_date
         return self
 
     def with_knowledge_cutoff(self, knowledge_cutoff: str) -> SystemContent:
         """Set the knowledge cutoff, such as ``2024-06``, in place."""
+        require_text("knowledge_cutoff", knowledge_cutoff, "2024-06")
         self.knowledge_cutoff = knowledge_cutoff
         return self
 
     def with_channel_config(self, channel_config: ChannelConfig) -> SystemContent:
         """Set the valid channels, in place."""
+        remedy = "with_required_channels([...]) takes their names"
+        kinds = (ChannelConfig, type(None))
+        require("channel_config", channel_config, kinds, "a ChannelConfig", remedy)
         self.channel_config = channel_config
         return self
 
@@ -208,11 +228,13 @@ class DeveloperContent(_ToolContent):
 
     def with_instructions(self, instructions: str) -> DeveloperContent:
         """Set the instructions (the "system prompt" of other models), in place."""
+        require_text("instructions", instructions, "Be brief.")
         self.instructions = instructions
         return self
 
     def with_function_tools(self, tools: Sequence[ToolDescription]) -> DeveloperContent:
         """Declare `tools` in the namespace `functions`, in place."""
+        require_list("tools", tools, "a list of ToolDescriptions", "write [tool]")
         return self.with_tools(ToolNamespaceConfig(name="functions", tools=list(tools)))
 
     def with_response_format(
@@ -223,6 +245,10 @@ class DeveloperContent(_ToolContent):
         The prompt shows the schema to the model, but only a grammar enforces it
         (`gpt_oss_harmony.grammar.turn_grammar`).
         """
+        require("name", name, str, "text such as 'answer'", "write str(name)")
+        remedy = "pydantic's Model.model_json_schema() makes one"
+        require("schema", schema, (dict, bool), "a JSON Schema as a dict", remedy)
+        require_text("description", description, "The answer.")
         added = ResponseFormat(name=name, json_schema=schema, description=description)
         self.response_formats = {**(self.response_formats or {}), name: added}
         return self

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -18,8 +18,9 @@ from pydantic import (
     WrapSerializer,
 )
 
+from ..config import CheckedModel, require_list
 from ..errors import ConversationError, wrong_type
-from .content import Content, DeveloperContent, SystemContent, TextContent
+from .content import Content, DeveloperContent, SystemContent, TextContent, require_text
 from .json_field import missing_field, shown
 from .tool_namespaces import ToolDescription
 
@@ -61,7 +62,7 @@ def _known(role: Role) -> Role:
     return role if type(role) is Role else Role(role)
 
 
-class Author(BaseModel):
+class Author(CheckedModel):
     """The author of a message: a role and an optional name; a tool needs a name.
 
     >>> Author.new(Role.TOOL, "functions.now").name
@@ -137,7 +138,7 @@ class Header(NamedTuple):
     content_type: str | None = None
 
 
-class Message(BaseModel):
+class Message(CheckedModel):
     """One message: its author, content, channel, recipient and content type.
 
     - `channel` is ``analysis``, ``commentary`` or ``final``.
@@ -148,6 +149,10 @@ class Message(BaseModel):
     >>> Message.from_role_and_content(Role.USER, "hi").to_json()
     '{"role": "user", "name": null, "content": [{"type": "text", "text": "hi"}]}'
     """
+
+    _remedies: ClassVar[Mapping[str, str]] = {
+        "role": "write Message.from_role_and_content(role, content)"
+    }
 
     author: Author
     content: list[_ContentItem] = Field(default_factory=list)
@@ -182,16 +187,19 @@ class Message(BaseModel):
 
     def with_channel(self, channel: str) -> Message:
         """Set the channel (``analysis``, ``commentary`` or ``final``), in place."""
+        require_text("channel", channel, "final")
         self.channel = channel
         return self
 
     def with_recipient(self, recipient: str) -> Message:
         """Set the recipient, such as ``functions.now``, in place; a message to a tool is a call."""
+        require_text("recipient", recipient, "functions.now")
         self.recipient = recipient
         return self
 
     def with_content_type(self, content_type: str) -> Message:
         """Set the content type, such as ``<|constrain|>json``, in place."""
+        require_text("content_type", content_type, "<|constrain|>json")
         self.content_type = content_type
         return self
 
@@ -237,7 +245,7 @@ def _read_message(raw: object) -> object:
     return raw
 
 
-class Conversation(BaseModel):
+class Conversation(CheckedModel):
     """A list of messages, in order.
 
     >>> conversation = Conversation.from_json('{"messages": [{"role": "user", "content": "hi"}]}')
@@ -250,13 +258,9 @@ class Conversation(BaseModel):
     @classmethod
     def from_messages(cls, messages: Sequence[Message]) -> Conversation:
         """Make a conversation of `messages`."""
-        try:
-            return cls(messages=list(messages))
-        except (TypeError, ValidationError):
-            if isinstance(messages, (Message, str, Mapping)) or not isinstance(messages, Iterable):
-                remedy = "write [message]"
-                raise wrong_type("messages", "a list of messages", messages, remedy) from None
-            raise
+        if not isinstance(messages, Conversation):
+            require_list("messages", messages, "a list of messages", "write [message]")
+        return cls(messages=list(messages))
 
     def __iter__(self) -> Iterator[Message]:  # type: ignore[override]
         """Iterate over the messages (pydantic's own iterator yields pairs of field and value)."""

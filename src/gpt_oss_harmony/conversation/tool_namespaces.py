@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, field_validator
+from pydantic import BeforeValidator, field_validator
+
+from ..config import CheckedModel
 
 
-class ToolDescription(BaseModel):
+class ToolDescription(CheckedModel):
     """One callable tool; `parameters` is the JSON Schema of its arguments.
 
     A boolean schema is allowed: True accepts any object, and False forbids every call.
@@ -55,7 +57,7 @@ def _read_tool(raw: object) -> object:
     return raw
 
 
-class ToolNamespaceConfig(BaseModel):
+class ToolNamespaceConfig(CheckedModel):
     """Tools that share a prefix: `functions.now` is the tool `now` in the namespace `functions`.
 
     The prompt shows a namespace without tools as its description alone.
