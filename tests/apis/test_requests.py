@@ -38,6 +38,14 @@ MINIMAL: dict[type[RequestBody], dict[str, Any]] = {
 }
 BODIES = list(MINIMAL)
 
+
+@pytest.mark.parametrize("name", ["inputs", "imput", "Input"])
+def test_a_misspelt_input_is_named(name: str) -> None:
+    sent = {name: "hi", "previous_response_id": "resp_1"}
+    with pytest.raises(ConversationError, match=f"^input: the field is missing, .* '{name}'"):
+        read_body(ResponsesRequest, sent)
+
+
 # Wrong fields, and what is said about them; where pydantic says it, only their place.
 SHARED_ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"temperature": 2.1}, "temperature"),

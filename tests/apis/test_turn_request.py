@@ -277,7 +277,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"input": "", "text": {"format": {"type": "json_schema", "schema": {}}}},
-        "text.format.json_schema: the field is missing; expected an object",
+        "text.format.name: the field is missing; expected text",
     ),
     (
         {"input": "", "tool_choice": "required", "tools": [{"type": "web_search"}]},

@@ -30,6 +30,11 @@ def count(text: str) -> int:
     return len(ENCODING.encode(text, allowed_special="all"))
 
 
+def test_the_size_of_the_database_is_known_from_the_start() -> None:
+    with serving(FINAL) as client:
+        assert metrics(client)["harmony_database_bytes"] >= 4096
+
+
 def test_completions_are_counted() -> None:
     engine = TellingEngine(THINK + FINAL, CALL.replace("<|message|>", " "), FINAL, "!")
     with serving(engine=engine) as client:

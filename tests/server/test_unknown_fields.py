@@ -120,7 +120,7 @@ def test_they_can_be_refused() -> None:
         right = client.post(PATHS["chat"], json=BODIES["chat"])
     assert wrong.status_code == 400
     assert wrong.json()["error"] == {
-        "message": "there is no field 'temprature'; did you mean temperature?",
+        "message": "temprature: there is no such field; did you mean temperature?",
         "type": "invalid_request_error",
         "param": "temprature",
         "code": "unknown_parameter",

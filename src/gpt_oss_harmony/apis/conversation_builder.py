@@ -74,7 +74,9 @@ def read_response_format(requested: JsonField) -> RequestedFormat | None:
         return RequestedFormat(text=dict(requested.object()))
     if kind.value == "json_object":
         return RequestedFormat()
-    is_flat = requested["json_schema"].is_null and not requested["name"].is_null
+    is_flat = requested["json_schema"].is_null and not (
+        requested["name"].is_null and requested["schema"].is_null
+    )
     fields = requested if is_flat else requested["json_schema"]
     schema, name = fields["schema"], fields["name"].text()
     if not _SCHEMA_NAME.fullmatch(name):

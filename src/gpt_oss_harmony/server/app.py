@@ -138,6 +138,7 @@ def create_app(
             app.state.services = services
             store.quota.on_refusal = services.metrics.storage_refusals.inc
             await asyncio.to_thread(_prepare_tables, grammar=settings.grammar)
+            await asyncio.to_thread(_measure_database, services)
             await services.peers.open()
             upkeep = [
                 asyncio.ensure_future(_repeat(partial(_maintain, services), _MAINTENANCE_INTERVAL)),
@@ -175,6 +176,8 @@ def create_app(
     )
     app.add_middleware(RequestObserver)
     app.router.routes.extend(_api_routes())
+    # Newer releases of FastAPI show no paths of included routers.
+    app.state.paths = [getattr(one, "path", "") for each in _ROUTERS for one in each.routes]
     if settings.inspector:
         # The page itself needs no key; its API needs the same key as all others.
         app.router.routes.extend(inspector_routes(_admit, _live_model))
@@ -232,30 +235,33 @@ def _services(
     )
 
 
+_ROUTERS = (  # the first are found fastest
+    chat_router,
+    completions_router,
+    messages_router,
+    responses_router,
+    websocket_router,
+    stored_chat_router,
+    tokens_router,
+    plain_tokens_router,
+    models_router,
+    ollama_router,
+    status_router,
+    conversations_router,
+    containers_router,
+    files_router,
+    uploads_router,
+    batches_router,
+    messages_batches_router,
+    usage_router,
+)
+
+
 @functools.cache
 def _api_routes() -> list[BaseRoute]:
     """Return the routes of the APIs; their models are built once for all applications."""
     api = APIRouter(responses=ERROR_RESPONSES)
-    for router in (  # the first are found fastest
-        chat_router,
-        completions_router,
-        messages_router,
-        responses_router,
-        websocket_router,
-        stored_chat_router,
-        tokens_router,
-        plain_tokens_router,
-        models_router,
-        ollama_router,
-        status_router,
-        conversations_router,
-        containers_router,
-        files_router,
-        uploads_router,
-        batches_router,
-        messages_batches_router,
-        usage_router,
-    ):
+    for router in _ROUTERS:
         api.include_router(router)
     return api.routes
 
@@ -270,6 +276,10 @@ def _prepare_tables(*, grammar: bool) -> None:
 
 def _maintain(services: Services) -> None:
     services.store.blocking.maintain()
+    _measure_database(services)
+
+
+def _measure_database(services: Services) -> None:
     services.metrics.database_bytes.set(services.store.blocking.size())
 
 

@@ -149,8 +149,8 @@ def _unknown_parameter(model: type[RequestBody], field: str) -> ApiError:
     if mark is not None:
         problem = f"{field} changes nothing: {mark.reason}; leave it out"
     elif "[" in field:
-        problem = f"nothing reads the field {field!r:.80}; leave it out"
+        problem = "nothing reads this field; leave it out"
     else:
         remedy = did_you_mean(field, model.model_fields, "leave it out")
-        problem = f"there is no field {field!r:.80}; {remedy}"
+        problem = f"there is no such field; {remedy}"
     return ApiError(400, problem, param=field[:_NAME_LENGTH], code="unknown_parameter")

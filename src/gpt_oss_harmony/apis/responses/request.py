@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails
 
 from ...conversation.content import ReasoningEffort
-from ...conversation.json_field import JsonField
+from ...conversation.json_field import JsonField, missing_field
 from ...conversation.tool_namespaces import ToolNamespaceConfig
 from ...engines.engine import Sampling
 from ..conversation_builder import ConversationBuilder
@@ -157,6 +166,16 @@ class ResponsesRequest(ConstraintFields):
     verbosity: Annotated[Any, elsewhere("send `text.verbosity`")] = None
     functions: Annotated[Any, elsewhere("send `tools`")] = None
     system: Annotated[Any, elsewhere("send `instructions`")] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_its_input(cls, data: Any) -> Any:
+        """Refuse a misspelt `input`, which may be left out only where a conversation is named."""
+        has_input = not isinstance(data, Mapping) or "input" in data
+        if has_input or missing_field("input", data) == missing_field("input", ()):
+            return data
+        missing = InitErrorDetails(type="missing", loc=("input",), input=data)
+        raise ValidationError.from_exception_data(cls.__name__, [missing])
 
     @field_validator("messages")
     @classmethod

@@ -18,7 +18,7 @@ from typing_extensions import NotRequired, TypedDict  # pydantic needs that of P
 
 from ...apis.request_body import validation_problem
 from ...engines.engine import ContextLengthError, EngineError, SamplingError
-from ...errors import ConversationError, HarmonyError
+from ...errors import ConversationError, HarmonyError, did_you_mean
 from ...grammar.errors import GrammarError
 from ..logs import request_id
 from ..store.errors import (
@@ -139,14 +139,16 @@ class ApiError(HarmonyError):
 
     @property
     def text(self) -> str:
-        """The problem with the name of the field, for APIs whose errors are texts."""
-        is_named = not self.param or self.problem.startswith(self.param)
+        """The problem, after the path of the field."""
+        # A schema's error has the path of the keyword within it.
+        is_named = not self.param or self.code == "invalid_json_schema"
+        is_named = is_named or self.problem.startswith(str(self.param))
         return self.problem if is_named else f"{self.param}: {self.problem}"
 
     def error_object(self) -> ErrorObject:
         """Return only the error object, as in events."""
         return {
-            "message": self.problem,
+            "message": self.text,
             "type": self.kind,
             "param": self.param,
             "code": self.code,
@@ -321,7 +323,9 @@ def add_error_handlers(app: FastAPI) -> None:
             absent = (
                 why for path, why in _ABSENT.items() if f"{request.url.path}/".startswith(path)
             )
-            remedy = next(absent, "/openapi.json lists all endpoints")
+            path, paths = request.url.path, request.app.state.paths
+            listed = "/openapi.json lists all endpoints"
+            remedy = next(absent, "") or did_you_mean(path, paths, listed, likeness=0.8)
             problem = f"there is no {route}; {remedy}"
             code = "not_found"
         elif error.status_code == 405:

@@ -363,4 +363,4 @@ def _error_json(error: ApiError) -> dict[str, Any]:
         code = "rate_limit_exceeded"
     elif error.status < 500:
         code = "invalid_prompt"
-    return {"code": code, "message": error.problem}
+    return {"code": code, "message": error.text}
