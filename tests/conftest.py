@@ -86,8 +86,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Write hyphens for spaces in the ids of rows: a word after ``-k`` has no spaces."""
-    return "-".join(val.split()) if isinstance(val, str) and val.strip() else None
+    """Write hyphens for spaces in the ids of rows: a word after ``-k`` has no spaces.
+
+    Other characters are escaped as pytest does it: its cache is UTF-8, which has no surrogates.
+    """
+    if not isinstance(val, str) or not val.strip():
+        return None
+    return "-".join(val.split()).encode("unicode_escape").decode("ascii")
 
 
 @pytest.fixture
