@@ -74,7 +74,7 @@ def test_keys(keyboard: PipeInput, keys: str, question: str | None) -> None:
     ("text", "completions"),
     [
         ("", []),
-        ("/", ["/effort", "/new", "/history", "/help", "/quit"]),
+        ("/", [*SLASH_COMMANDS]),
         ("/h", ["/history", "/help"]),
         ("/effort ", ["low", "medium", "high"]),
         ("/effort h", ["high"]),

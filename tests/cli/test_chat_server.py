@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from gpt_oss_harmony import Conversation
 from gpt_oss_harmony.cli import main
 from gpt_oss_harmony.cli.chat import server_url
 from support.chat_api import Script, ScriptedApi, called, serving
@@ -96,6 +97,31 @@ def test_a_conversation(api: ScriptedApi, talk: Talk) -> None:
     first, second = api.bodies
     assert first == {"model": "script", "messages": [user("2 + 2?")], "stream": True}
     assert second["messages"] == [user("2 + 2?"), assistant("4"), user("and now?")]
+
+
+def test_an_answer_is_sampled_again_and_the_conversation_saved(
+    api: ScriptedApi, talk: Talk, tmp_path: Path
+) -> None:
+    saved = tmp_path / "chat.json"
+    for text in ("One", "Two", "Three", ""):
+        api.says({"content": text})
+    result = talk(f"a\nb\n/again\n/again\n/save {saved}\n", "--instructions", "Be brief.")
+    assert (result.code, result.out) == (1, "One\nTwo\nThree\n")
+    assert [body["messages"][-1] for body in api.bodies] == [user(text) for text in "abbb"]
+    said = Conversation.from_json(saved.read_text()).messages
+    assert [(message.author.role.value, message.text) for message in said[1:]] == [
+        *(("developer", ""), ("user", "a"), ("assistant", "One")),
+        *(("user", "b"), ("assistant", "Three")),
+    ]
+    assert main(["render", str(saved)]) == 0
+
+
+def test_what_cannot_be_sampled_again_or_saved(talk: Talk, tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("x")
+    result = talk(f"/again\n/save\n/save {tmp_path / 'old'}\n")
+    for problem in ("no question yet", "name a new file, such as", "File exists; name a new file"):
+        assert problem in result.err
+    assert (tmp_path / "old").read_text() == "x"
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])

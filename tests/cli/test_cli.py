@@ -188,6 +188,8 @@ USAGE = [
     ("chat --temperature -1", "--temperature must be from 0 to 100, not -1.0"),
     ("chat --browser nowhere", "--browser: there is no folder 'nowhere'; name a folder "),
     ("generate", "the following arguments are required: MODEL"),
+    ("generate chat.json", "MODEL is missing; write a model before the file, such as 'harmony "
+     "generate demo chat.json'"),
     ("generate --model demo", "there is no option --model; write MODEL without an option name, as "
      "in 'harmony generate MODEL'"),
     ("generate demo FILE --top-p 3", "--top-p must be from 0 to 1, not 3.0"),
@@ -199,7 +201,10 @@ USAGE = [
      "'harmony serve MODEL'"),
     ("serve demo --port 65536", "--port must be a port from 0 to 65535, not 65536"),
     ("serve demo --allowed-origin x", "'x' is "),
-    ("keys", "the following arguments are required: ACTION"),
+    ("keys", "the following arguments are required: ACTION (create, list, revoke, rotate); see "),
+    ("data", "the following arguments are required: ACTION (owners, export, delete, backup); see "),
+    ("completion", "the following arguments are required: SHELL (bash, zsh, fish); see "),
+    ("render --effort high", "there is no option --effort; see "),
     ("keys lst", "there is no action 'lst'; did you mean list?"),
     ("keys create", "the following arguments are required: NAME"),
     ("keys create x --tokens-per-minute 0", "--tokens-per-minute must be an integer "),
@@ -226,9 +231,10 @@ USAGE = [
     ("grammar FILE --tool-choice now", "--tool-choice: 'now' is not declared; declared tools: "),
     ("grammar FILE --reasoning-tokens 0", "--reasoning-tokens must be an integer from 1"),
     ("check FILE", "use --completion or --completion-file"),
-    ("prepare rows.jsonl", "the following arguments are required: --output"),
+    ("prepare rows.jsonl", "use --show or --output"),
+    ("prepare rows.jsonl --show 0", "--show must be an integer from 1, not 0"),
     ("prepare rows.jsonl --output out --pack", "--pack needs --context-length, the length of "),
-    ("template", "the following arguments are required: "),
+    ("template", "the following arguments are required: KIND (chat, response); see "),
     ("template caht", "there is no kind 'caht'; did you mean chat?"),
     ("completion fsh", "there is no shell 'fsh'; did you mean fish?"),
 ]  # fmt: skip
@@ -281,6 +287,16 @@ def test_unknown_types_of_a_schema_are_a_warning(stdin: str, written: str, probl
     assert result[:2] == (0, f"{written}\n")
     assert result.err.startswith(f"harmony: warning: {problem}" if problem else "")
     assert result.err.count("\n") == bool(problem)
+
+
+def test_a_prompt_with_an_unknown_type_has_the_same_warning() -> None:
+    function = {"name": "f", "parameters": {"type": "objct"}}
+    tool = {"type": "function", "function": function}
+    chat = {"messages": [{"role": "user", "content": "hi"}], "tools": [tool]}
+    result = run("render", json.dumps(chat))
+    assert "type f = (_: any) => any;" in result.out
+    problem = '"objct" is not the name of a type; write "object"'
+    assert (result.code, result.err) == (0, f"harmony: warning: {problem}\n")
 
 
 @pytest.mark.parametrize(("command", "stdin", "code", "problem"), ERRORS)
@@ -602,7 +618,8 @@ INPUTS = st.one_of(
 def test_no_input_is_a_traceback(command: str, stdin: str) -> None:
     result = run(command, stdin.encode("utf-8", "replace").decode())
     assert result.code in (0, 1)
-    assert result.err.count("\n") == result.code
+    errors = [line for line in result.err.splitlines() if not line.startswith("harmony: warning: ")]
+    assert len(errors) == result.code
 
 
 # The documentation

@@ -170,6 +170,17 @@ def test_the_exit_code_and_the_json(
     assert all(finding["text"] in text for finding in report["findings"])
 
 
+def test_what_only_an_unnamed_model_lacks_is_a_hint(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    version = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "torch" else version(name))
+    assert exit_code(["doctor", "--port", "0"]) == 0
+    assert "warning  extra transformers: torch is missing" in capsys.readouterr().out
+    assert exit_code(["doctor", "openai/gpt-oss-20b", "--port", "0"]) == 1
+    assert "error    extra transformers: torch is missing" in capsys.readouterr().out
+
+
 def exit_code(words: list[str]) -> int:
     try:
         return main(words)

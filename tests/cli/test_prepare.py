@@ -56,6 +56,31 @@ def test_it_reports_what_it_made(source: Path, capsys: pytest.CaptureFixture[str
     assert pq.read_table(out / "data").num_rows == 3
 
 
+def test_the_first_examples_are_shown_and_nothing_is_written(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = "<|start|>assistant⟦<|channel|>final<|message|>ho<|return|>⟧"
+    assert main(["prepare", str(source), "--show", "2"]) == 0
+    printed, errors = capsys.readouterr()
+    first, second = printed.split("example ")[1:]
+    assert first.startswith("1, of row 1: ")
+    assert f"<|start|>user<|message|>hi<|end|>{answer}" in first
+    assert second.startswith("2, of row 2: ")
+    assert second.count("⟦") == second.count("⟧") > 0
+    assert errors == ""
+    assert list(source.parent.iterdir()) == [source]
+    assert main(["prepare", str(source), "--show", "9"]) == 0
+    assert "row 3 is rejected: the row has no messages" in capsys.readouterr().out
+
+
+def test_without_an_example_there_is_nothing_to_show(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source.write_text("null\n")
+    assert main(["prepare", str(source), "--show", "1"]) == 1
+    assert capsys.readouterr().err == f"harmony: error: {source}: no row gives an example\n"
+
+
 def test_an_address_is_an_output(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = f"file://{source.parent}/out"
     assert main(["prepare", str(source), "--output", out, "--workers", "1"]) == 0
@@ -169,7 +194,7 @@ def test_a_report_without_examples_says_everything_once(
     printed, errors = capsys.readouterr()
     reason = "the row is null"
     assert printed == (
-        f"1 row (none read), 1 rejected (100%)\n  1 × {reason}\n0 examples\n\n"
+        f"1 row, 1 rejected (100%)\n  1 × {reason}\n0 examples\n\n"
         f"rejected: {source}:1: {reason}; expected an object with messages\n"
     )
     problem = "no row gives an example; the reasons are in the report and in"

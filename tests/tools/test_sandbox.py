@@ -143,14 +143,21 @@ def test_there_is_always_a_sandbox_unless_none_is_asked_for(
         asyncio.run(SandboxMaker(LIMITS, container=Container("notebook")).make())
 
 
-def test_a_sandbox_needs_a_python_with_a_kernel(tmp_path: Path) -> None:
+def test_a_sandbox_needs_a_python_with_a_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "python"
     with pytest.raises(SandboxError, match="is not a Python that runs"):
         find_python(str(program))
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     program.chmod(0o755)
-    with pytest.raises(SandboxError, match=r"lacks ipykernel and jupyter_client: run .* install"):
+    with pytest.raises(SandboxError, match=r"lacks .*: run .* install ipykernel jupyter_client'"):
         find_python(str(program))
+    monkeypatch.setattr(sys, "executable", str(program))
+    with pytest.raises(
+        SandboxError, match=r"""lacks .*: run .* install "gpt-oss-harmony.tools."'"""
+    ):
+        find_python()
 
 
 @needs_bubblewrap

@@ -6,7 +6,7 @@ A backend gets the whole conversation with each request, and remembers nothing o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,6 +74,23 @@ class Backend(ABC):
         """Free the backend's resources."""
 
 
+def opened_conversation(opening: Opening, messages: Iterable[Message]) -> Conversation:
+    """Return a conversation, with the system and developer messages of its settings."""
+    effort = opening.effort or ReasoningEffort.MEDIUM
+    system = SystemContent.new().with_reasoning_effort(effort)
+    for tool in opening.run_here:
+        tool.declare(system)
+    first = [Message.from_role_and_content(Role.SYSTEM, system)]
+    developer = DeveloperContent()
+    if opening.instructions:
+        developer.with_instructions(opening.instructions)
+    if opening.tools:
+        developer.with_function_tools([tool_from_chat(tool) for tool in opening.tools])
+    if developer != DeveloperContent():
+        first.append(Message.from_role_and_content(Role.DEVELOPER, developer))
+    return Conversation.from_messages([*first, *messages])
+
+
 class EngineBackend(Backend):
     """Answers with an engine, and closes it."""
 
@@ -83,19 +100,7 @@ class EngineBackend(Backend):
 
     def answer(self, opening: Opening, messages: Sequence[Message]) -> Answer:
         """Render the conversation for the engine."""
-        effort = opening.effort or ReasoningEffort.MEDIUM
-        system = SystemContent.new().with_reasoning_effort(effort)
-        for tool in opening.run_here:
-            tool.declare(system)
-        first = [Message.from_role_and_content(Role.SYSTEM, system)]
-        developer = DeveloperContent()
-        if opening.instructions:
-            developer.with_instructions(opening.instructions)
-        if opening.tools:
-            developer.with_function_tools([tool_from_chat(tool) for tool in opening.tools])
-        if developer != DeveloperContent():
-            first.append(Message.from_role_and_content(Role.DEVELOPER, developer))
-        conversation = Conversation.from_messages([*first, *without_past_reasoning(messages)])
+        conversation = opened_conversation(opening, without_past_reasoning(messages))
         return _EngineAnswer(self._engine, self._sampling, conversation)
 
     async def close(self) -> None:

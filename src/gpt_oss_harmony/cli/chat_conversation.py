@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..conversation.content import ReasoningEffort
 from ..conversation.messages import Author, Message, Role
 from ..errors import HarmonyError, did_you_mean
-from .chat_backend import Answer, Backend, Opening
+from .chat_backend import Answer, Backend, Opening, opened_conversation
 from .chat_person import Person, SlashCommands, Writer
 from .input import InputError
 from .output import Output, Style, write_message
@@ -28,8 +28,10 @@ _EFFORTS = tuple(effort.value.lower() for effort in ReasoningEffort)
 
 SLASH_COMMANDS: SlashCommands = {
     "/effort": _EFFORTS,
+    "/again": (),
     "/new": (),
     "/history": (),
+    "/save": (),
     "/help": (),
     "/quit": (),
 }
@@ -37,8 +39,10 @@ SLASH_COMMANDS: SlashCommands = {
 _HELP = f"""\
 /effort {"|".join(_EFFORTS):17} how much the model reasons
 /effort                   show how much it reasons now
+/again                    answer the last question anew
 /new, /clear              forget the conversation
 /history                  show the conversation
+/save FILE                write the conversation as JSON, which 'harmony render' reads
 /help                     show this text
 /quit, /exit              end the chat; Ctrl-D ends it, too
 
@@ -120,8 +124,11 @@ class ChatConversation:
                 self._tools.start_over()
                 self._note("a new conversation")
             case "/history":
-                for message in self._messages:
-                    write_message(message, self._output)
+                self._show_history()
+            case "/again":
+                self._answer_again()
+            case "/save":
+                self._save(rest.strip())
             case "/help":
                 self._output.line(f"{_HELP}{self._person.keys_help}", "marker")
             case "/quit" | "/exit":
@@ -143,6 +150,35 @@ class ChatConversation:
             return
         effort = self._opening.effort
         self._note(f"effort: {effort.value.lower() if effort else 'the default of the model'}")
+
+    def _show_history(self) -> None:
+        for message in self._messages:
+            write_message(message, self._output)
+
+    def _answer_again(self) -> None:
+        """Answer the last question anew; if that fails, keep the earlier answer."""
+        questions = [i for i, m in enumerate(self._messages) if m.author.role is Role.USER]
+        if not questions:
+            self._complain("there is no question yet")
+            return
+        earlier = self._messages[questions[-1] :]
+        del self._messages[questions[-1] :]
+        self._turn(earlier[0].text)
+        if len(self._messages) == questions[-1]:
+            self._messages += earlier
+
+    def _save(self, name: str) -> None:
+        """Write the conversation to a new file."""
+        if not name:
+            self._complain("name a new file, such as /save chat.json")
+            return
+        try:
+            with Path(name).expanduser().open("x", encoding="utf-8") as file:
+                file.write(opened_conversation(self._opening, self._messages).to_json() + "\n")
+        except OSError as error:
+            self._complain(f"{name}: {error.strerror}; name a new file")
+            return
+        self._note(f"saved; 'harmony render {name}' shows it as the model reads it")
 
     def _note(self, text: str) -> None:
         """Confirm a command to a person; a pipe has answers alone."""

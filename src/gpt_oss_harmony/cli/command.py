@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any, ClassVar, NoReturn
 
-from ..errors import did_you_mean
+from ..errors import closest, did_you_mean
 from ..installation import VERSION
 
 BAD_USAGE = 2
@@ -78,6 +78,9 @@ class CommandParser(argparse.ArgumentParser):
         """Write the error to standard error, and exit."""
         for pattern, words in _PLAIN_WORDS:
             message = re.sub(pattern, words, message)
+        for action in self._actions:
+            if action.choices and message.endswith(f"required: {action.metavar}"):
+                message += f" ({', '.join(map(str, action.choices))})"
         self.exit(BAD_USAGE, f"harmony: error: {message}; see '{self.prog} --help'\n")
 
     def format_help(self) -> str:
@@ -142,8 +145,10 @@ class CommandParser(argparse.ArgumentParser):
                     f"as in '{self.prog} {action.metavar}'"
                 )
         options = [option for action in self._actions for option in action.option_strings]
-        meant = did_you_mean(name, options)
-        self.error(f"there is no option {name}" + (f"; {meant}" if meant else ""))
+        # Without the dashes, which all options share: "effort" is not "format".
+        options = [option for option in options if option.startswith("--")]
+        meant = closest(name.strip("-"), (option[2:] for option in options), 0.75)
+        self.error(f"there is no option {name}" + (f"; did you mean --{meant}?" if meant else ""))
 
 
 class _MainParser(CommandParser):

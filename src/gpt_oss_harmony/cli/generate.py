@@ -190,6 +190,11 @@ class _Generate(Command):
     def run(self, arguments: argparse.Namespace) -> None:
         from ..engines import complete
 
+        if arguments.model.endswith(".json"):
+            raise UsageError(
+                f"MODEL is missing; write a model before the file, such as 'harmony generate demo "
+                f"{arguments.model}'"
+            )
         options = given_engine_options(arguments, arguments.model)
         if follow_rank_0(arguments.model, options):
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import shlex
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..apis.current_date import TODAY
 from ..config import HeaderStyle
 from ..conversation.content import CHANNELS
-from ..errors import did_you_mean
+from ..errors import ConversationError, did_you_mean
 from .command import Command
 from .input import STANDARD_INPUT, InputError, UnreadableError, UsageError, warn
 from .options import add_color, add_schema_dialect, positive
@@ -47,6 +48,7 @@ class _Prepare(Command):
     purpose = "train a model"
     summary = "turn conversations into training data: token ids and labels"
     examples = """\
+  harmony prepare chats.jsonl --show 2
   harmony prepare chats.jsonl --output data
   harmony prepare chats.jsonl.gz --output data --turns last
   harmony prepare chats.parquet --output data --context-length 8192 --pack
@@ -70,9 +72,16 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             "that Hugging Face's datasets saved, or an address of such files, such as "
             "hf://datasets/OWNER/NAME or s3://BUCKET/FOLDER",
         )
-        parser.add_argument(
+        made = parser.add_mutually_exclusive_group(required=True)
+        made.add_argument(
+            "--show",
+            type=positive,
+            metavar="N",
+            help="print the first N examples, with what is learned between ⟦ and ⟧, and write "
+            "nothing",
+        )
+        made.add_argument(
             "--output",
-            required=True,
             metavar="FOLDER",
             help="the folder for the output, or an address for fsspec; to resume, give it again",
         )
@@ -237,9 +246,12 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
         )
         from ..training.files.processes import WorkerError
 
-        source, out = arguments.file, source_path(arguments.output)
-        settings = _settings(arguments)
+        source, settings = arguments.file, _settings(arguments)
         try:
+            if arguments.show:
+                _show(source_path(source), settings, arguments)
+                return
+            out = source_path(arguments.output)
             with (
                 _ProgressLine(arguments.quiet) as progress,
                 _interruptible(arguments.words, out, progress),
@@ -287,6 +299,53 @@ def _check(arguments: argparse.Namespace) -> None:
         meant = did_you_mean(name.casefold(), CHANNELS)
         if meant and name not in CHANNELS:  # a channel may have any name
             warn(f"--channels {name}: {meant}")
+
+
+def _show(
+    source: Path | RemotePath, settings: PrepareSettings, arguments: argparse.Namespace
+) -> None:
+    """Print the first examples, and the reasons of rows that are rejected before them."""
+    from ..encoding import load_harmony_encoding
+    from ..training import IGNORED, RejectedRow, row_examples
+    from ..training.files.sources import find_chunks, find_files, read_chunk
+
+    decode, output = load_harmony_encoding("HarmonyGptOss").decode, Output(arguments.color)
+    files, settings, shown = find_files(source), settings.dated(), 0
+    if any(file.is_packed for file in files):
+        raise UsageError("--show reads no compressed files; unpack one, or leave --show out")
+    rows = (row for chunk in find_chunks(files) for row in read_chunk(chunk, settings.row_bytes))
+    for row in rows:
+        if row.is_blank:
+            continue
+        try:
+            if row.problem:
+                raise RejectedRow(row.problem)
+            _, made = row_examples(
+                row.raw,
+                settings.training,
+                form=settings.form,
+                start_date=settings.start_date,
+                reject=settings.reject,
+            )
+        except (ConversationError, RejectedRow) as error:
+            output.line(f"row {row.number + 1} is rejected: {error}\n", "repair")
+            continue
+        for example in made.examples[: arguments.show - shown]:
+            shown += 1
+            learned = sum(label != IGNORED for label in example.labels)
+            title = f"example {shown}, of row {row.number + 1}: {learned:,} of {len(example):,}"
+            output.line(f"{title} tokens are learned", "title")
+            pairs = zip(example.input_ids, example.labels, strict=True)
+            for is_learned, group in itertools.groupby(pairs, lambda pair: pair[1] != IGNORED):
+                text = decode([token for token, _ in group])
+                output.write(
+                    f"⟦{text}⟧" if is_learned else text, "final" if is_learned else "marker"
+                )
+            output.line("\n")
+        if shown == arguments.show:
+            return
+    if not shown:
+        raise InputError(f"{arguments.file}: no row gives an example")
 
 
 def _settings(arguments: argparse.Namespace) -> PrepareSettings:

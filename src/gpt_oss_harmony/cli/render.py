@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import get_args
 
 from ..apis.chat.input import tool_from_chat
 from ..config import HeaderStyle, ReasoningRule, RenderConversationConfig, SchemaDialect
+from ..conversation.messages import declared_tools
 from ..encoding import load_harmony_encoding
 from ..rendering.renderer import SegmentKind
 from ..rendering.system_prompt import tool_declaration
@@ -93,6 +94,8 @@ class _Render(Command):
             else:
                 role = role_named(arguments.role)
                 segments = encoding.segments_for_completion(conversation, role, config)
+        tools = declared_tools(conversation.messages).values()
+        _warn_of_types(tool.parameters for tool in tools if tool is not None)
         tokens = [token for segment in segments for token in segment.tokens]
         output = Output(arguments.color)
         if arguments.format == "ids":
@@ -133,9 +136,7 @@ class _Schema(Command):
         raw, _ = read_json(arguments.file)
         with named_in_errors(arguments.file):
             Output().line("\n\n".join(_types(raw, arguments.schema_dialect)))
-        unknown = itertools.chain.from_iterable(map(unknown_types, _schemas(raw)))
-        for name in itertools.islice(unknown, 1):
-            warn("; ".join(type_problem(name)))
+        _warn_of_types(_schemas(raw))
 
 
 SCHEMA = _Schema()
@@ -193,6 +194,13 @@ class _Template(Command):
 
 
 TEMPLATE = _Template()
+
+
+def _warn_of_types(schemas: Iterable[JsonValue]) -> None:
+    """Warn of the first type with an unknown name, which becomes ``any``."""
+    unknown = itertools.chain.from_iterable(map(unknown_types, schemas))
+    for name in itertools.islice(unknown, 1):
+        warn("; ".join(type_problem(name)))
 
 
 def _schemas(raw: JsonValue) -> Iterator[JsonValue]:

@@ -55,7 +55,7 @@ _EVERY_ADDRESS = ("", "0.0.0.0", "::")
 class _Serve(Command):
     name = "serve"
     purpose = "run a model"
-    summary = "serve a model by the Responses and Chat Completions APIs"
+    summary = "serve a model by the APIs of OpenAI, Anthropic and Ollama"
     extras = "serve, and transformers, llamacpp or mlx for another model than demo in this process"
     examples = """\
   harmony serve demo

@@ -249,10 +249,10 @@ class TokenReport:
     def text(self) -> str:
         """Write the report for people; without examples, it has no tables."""
         forms = ", ".join(f"{count:,} {form}" for form, count in sorted(self.forms.items()))
+        forms = f" ({forms})" if forms else ""
         share = f" ({_percent(self._share(self.rejected))})" if self.rejected else ""
         lines: list[str] = [
-            f"{counted(self.rows, 'row')} ({forms or 'none read'}), "
-            f"{self.rejected:,} rejected{share}",
+            f"{counted(self.rows, 'row')}{forms}, {self.rejected:,} rejected{share}",
         ]
         reasons = sorted(self.reasons.items(), key=lambda item: (-item[1], item[0]))
         lines += (f"  {count:,} × {reason}" for reason, count in reasons[:_REASONS])
