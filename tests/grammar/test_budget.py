@@ -26,7 +26,13 @@ from gpt_oss_harmony.grammar.json_schema import loosening
 from gpt_oss_harmony.grammar.json_schema.budget import STEP_LIMIT, Budget, budget_of, cached, spend
 from gpt_oss_harmony.grammar.json_schema.documents import plain_schema
 from gpt_oss_harmony.grammar.json_schema.formats import FORMATS
-from gpt_oss_harmony.grammar.json_schema.patterns import has_counts, pattern_accepts, rust_pattern
+from gpt_oss_harmony.grammar.json_schema.pattern_automata import texts_but
+from gpt_oss_harmony.grammar.json_schema.patterns import (
+    has_counts,
+    needs_trial,
+    pattern_accepts,
+    rust_pattern,
+)
 from gpt_oss_harmony.grammar.token_table import JSON_OPTIONS, token_table
 from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
 from support.growing_schemas import SHAPES
@@ -155,6 +161,36 @@ def test_long_patterns_are_tried_even_without_counts() -> None:
 def test_small_patterns_need_no_trial(form: str, pattern: str) -> None:
     assert not has_counts(pattern)
     assert try_schema(form % json.dumps(pattern)).succeeds
+
+
+ONE_WAY = [
+    "^[a-z]{1,1000}$",
+    "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+    "^(?:[a-z]{1,30}, ){0,40}[A-Z]{20}$",
+    "^(?:a{3,9}b|c{3}d?){0,50}e{1,99}f",
+    "^(?:https?|ftp)://[a-z]{3,60}(?:/[a-z]{0,30}){0,20}$",
+    texts_but(tuple(f"word{number}" for number in range(300))),
+    "^[^]{0,1000}$",
+]
+SEVERAL_WAYS = [
+    "^[ab]{2,50}b$",
+    "^(?:[a-z]{1,30} ?){1,9}$",
+    "a{9}b{9}",
+    "^(?:a{2,9}|ab{3}|[^b]){4}$",
+]
+
+
+@pytest.mark.parametrize("pattern", ONE_WAY)
+def test_a_pattern_needs_no_trial_where_each_character_leads_to_one_place(pattern: str) -> None:
+    assert has_counts(pattern)
+    assert not needs_trial(pattern)
+    schema = {"type": "string", "pattern": rust_pattern(pattern, ""), "maxLength": 500}
+    assert try_schema(json.dumps(schema)).succeeds
+
+
+@pytest.mark.parametrize("pattern", SEVERAL_WAYS)
+def test_other_patterns_with_counts_are_tried(pattern: str) -> None:
+    assert needs_trial(pattern)
 
 
 # The budget

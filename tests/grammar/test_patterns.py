@@ -11,11 +11,18 @@ from llguidance import LLMatcher
 
 from gpt_oss_harmony.grammar.errors import GrammarError
 from gpt_oss_harmony.grammar.json_schema import enforceable_schema
-from gpt_oss_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS, find_format
+from gpt_oss_harmony.grammar.json_schema.formats import (
+    ENGINE_PATTERNS,
+    FORMATS,
+    REFUSED_FORMATS,
+    find_format,
+)
+from gpt_oss_harmony.grammar.json_schema.pattern_parser import read_pattern
 from gpt_oss_harmony.grammar.json_schema.patterns import (
     lengths,
     pattern_accepts,
     rust_pattern,
+    writable_pattern,
 )
 from support.examples import examples
 from support.json_matcher import accepts_value, json_matcher
@@ -395,3 +402,9 @@ def test_a_format_that_the_specification_does_not_know_asserts_nothing(name: str
 
 def test_a_format_of_texts_is_nothing_to_a_number() -> None:
     assert enforceable_schema({"type": "integer", "format": "regex"}) == {"type": "integer"}
+
+
+def test_formats_are_written_for_the_engine_as_their_patterns_are() -> None:
+    assert len(ENGINE_PATTERNS) > 15
+    for pattern, written in ENGINE_PATTERNS.items():
+        assert read_pattern(written) == writable_pattern(pattern)

@@ -7,14 +7,14 @@ have the same meaning in the engine and the specification. Other schemas raise `
 ::
 
     documents                                the schema as JSON, and the targets of `$ref`
-    simple_schemas                           a fast path for simple schemas
+    simple_schemas                           a fast path for what is simple in a schema
     pattern_parser → patterns, formats       regular expressions of ECMA-262, and formats
     pattern_lengths                          lengths as a part of patterns
     constraints, keywords                    the keywords of one schema object
     negations                                schemas that a value must not satisfy
     disjunctions, unevaluated                schemas of which a value must satisfy one
     normalization                            all of these, for one value (`terms`)
-    disjunctive_form                         normal forms to a graph of `states`
+    disjunctive_form, settled_terms          normal forms to a graph of `states`
     intersection, listed_values              the constraints and the `enum` of a state
     witnesses, disjointness                  states with a value, and pairs without a common value
     bounds                                   numbers and counts that the engine misreads

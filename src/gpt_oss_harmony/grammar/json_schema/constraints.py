@@ -50,7 +50,8 @@ class Refusal:
 class Constraints:
     """The keywords of one schema object, except those that refer to others; None if missing.
 
-    Negations need more than keywords: numbers may have to be `fractional`, and an object may need
+    Negations need more than keywords: a text may have to be `other_than` some, numbers may have to
+    be `fractional`, and an object may need
     a name `outside` other constraints, which neither list it nor have a pattern for it. `omitted`
     constraints describe values that the schema allows but the grammar leaves out.
     """
@@ -66,6 +67,7 @@ class Constraints:
     shortest: int = 0
     longest: int | None = None
     patterns: list[str] = field(default_factory=list)
+    other_than: frozenset[str] = frozenset()
     prefix: list[JsonValue] = field(default_factory=list)
     items: JsonValue = None
     fewest_items: int = 0
@@ -146,6 +148,8 @@ class Constraints:
     def allow_text(self, text: str) -> bool:
         """Return whether a text satisfies the keywords for texts."""
         if len(text) < self.shortest or (self.longest is not None and len(text) > self.longest):
+            return False
+        if text in self.other_than:
             return False
         return all(pattern_accepts(pattern, text) for pattern in self.patterns)
 

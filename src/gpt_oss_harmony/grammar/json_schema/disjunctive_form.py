@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ...typescript.json_text import JsonValue
+from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
 from .budget import spend
 from .constraints import TYPES, Constraints
@@ -20,8 +20,9 @@ from .documents import Document, child_pointer
 from .intersection import add_items, add_properties, intersection
 from .listed_values import ListedValues
 from .normalization import Normalizer
+from .settled_terms import SettledTerms, absorb
 from .states import State
-from .terms import Atom, Disjunction, Overlap
+from .terms import Atom, Disjunction, Overlap, Term
 
 STATE_LIMIT = 5_000
 """The most states of a schema."""
@@ -37,7 +38,7 @@ class DisjunctiveForm:
     - `omits_values`: True if the grammar leaves out some values of a state.
     """
 
-    root: State
+    roots: list[State]
     states: list[State]
     contexts: dict[str, set[frozenset[str]]]
     omits_values: bool
@@ -45,21 +46,23 @@ class DisjunctiveForm:
 
 def build_states(
     document: Document,
+    roots: list[Schema],
     report: Report = raise_error,
     overlaps: Mapping[str, Overlap] | None = None,
 ) -> DisjunctiveForm:
-    """Return the states of a document, starting with its root.
+    """Return the states of some schemas of a document.
 
     `overlaps` has the `oneOf` whose schemas may hold together, by pointer; they are set apart.
     """
     normalizer = Normalizer(document, report, overlaps or {})
     distribution = _Distribution(document, normalizer, report)
-    root = distribution.joined([document.root], "#")
+    of_roots = [distribution.joined([root], "#") for root in roots]
     while distribution.waiting:
         distribution.expand(distribution.waiting.popleft())
     normalizer.check_recursion()
+    absorb(distribution.states.values())
     return DisjunctiveForm(
-        root,
+        of_roots,
         list(distribution.states.values()),
         distribution.contexts,
         normalizer.disjunctions.omits_values,
@@ -73,6 +76,7 @@ class _Distribution:
         self._normalizer = normalizer
         self._report = report
         self._listed_values = ListedValues(document, report)
+        self._settled_terms = SettledTerms(document)
         self._properties = 0
         self.states: dict[frozenset[Atom], State] = {}
         self.waiting: deque[State] = deque()
@@ -116,9 +120,7 @@ class _Distribution:
         if not types:
             return
         self._report_refusals(constraints, "")
-        disjunction = next((atom for atom in state.atoms if isinstance(atom, Disjunction)), None)
-        if disjunction is not None:
-            self._distribute(state, disjunction)
+        if self._decide(state, constraints):
             return
         spend(10 + 5 * len(constraints))
         values = self._listed_values.common(constraints)
@@ -141,20 +143,42 @@ class _Distribution:
                     pointer=state.shape.pointer,
                 )
 
-    def _distribute(self, state: State, disjunction: Disjunction) -> None:
+    def _decide(self, state: State, constraints: list[Constraints]) -> bool:
+        """Leave out the first disjunctions that hold anyway, or distribute the first.
+
+        Returns whether there is any.
+        """
+        held: set[Atom] = set()
+        for atom in state.atoms:
+            if isinstance(atom, Disjunction):
+                terms = self._settled_terms.of(atom, constraints)
+                if terms is not None:
+                    if not held:
+                        self._distribute(state, atom, terms)
+                        return True
+                    break
+                held.add(atom)
+        if held:
+            others = (atom for atom in state.atoms if atom not in held)
+            state.alternatives = [self._state(dict.fromkeys(others))]
+        return bool(held)
+
+    def _distribute(
+        self, state: State, disjunction: Disjunction, terms: list[tuple[Term, ...]]
+    ) -> None:
         """Distribute the other atoms over the terms of a disjunction."""
         own = self._normalizer.own_atoms
         beside = frozenset(atom.pointer for atom in state.atoms if atom in own)
         self.contexts.setdefault(disjunction.pointer, set()).add(beside)
         state.alternatives = []
         state.exclusive = disjunction.pointer if disjunction.exclusive else ""
-        for index, term in enumerate(disjunction.terms):
+        for index, conjunction in enumerate(terms):
             spend(10 + len(state.atoms) // 8)
             atoms: dict[Atom, None] = dict.fromkeys(state.atoms)
             del atoms[disjunction]
             # In the order of the schema: first the keywords beside a disjunction, then its term.
             pointer = child_pointer(disjunction.pointer, index)
-            if self._normalizer.add_atoms(term, atoms, pointer):
+            if all(self._normalizer.add_atoms(term, atoms, pointer) for term in conjunction):
                 alternative = self._state(atoms)
                 if disjunction.exclusive or alternative not in state.alternatives:
                     state.alternatives.append(alternative)

@@ -74,6 +74,18 @@ def child_pointer(pointer: str, *steps: str | int) -> str:
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 """The keywords that refer to a schema elsewhere."""
 
+KEYWORDS = frozenset(
+    {
+        *_ONE,
+        *_MANY,
+        *_NAMED,
+        *REFERENCES,
+        *("$anchor", "$dynamicAnchor", "$recursiveAnchor"),
+        *(keyword for keywords in _SINCE.values() for keyword in keywords),
+    }
+)
+"""The keywords that contain schemas, refer to them or name them."""
+
 COPY_LIMIT = 5_000
 """The most schemas that are copied because dynamic references have other targets in them."""
 
@@ -116,6 +128,11 @@ class Document:
         anchors = [anchor for anchors in self._dynamic.values() for anchor in anchors]
         self._ambiguous = sorted({anchor for anchor in anchors if anchors.count(anchor) > 1})
         self.root = self._in_scope(root, {})
+
+    @property
+    def has_scopes(self) -> bool:
+        """Whether the targets of some dynamic references depend on where they are used."""
+        return bool(self._ambiguous)
 
     def pointer(self, schema: Schema) -> str:
         """Return the pointer of a subschema."""

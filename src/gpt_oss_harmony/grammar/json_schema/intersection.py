@@ -52,6 +52,9 @@ def intersection(constraints: list[Constraints], types: frozenset[str]) -> Shape
         shape.fewest_properties = max(shape.fewest_properties, rule.fewest_properties)
         shape.most_properties = _smaller(shape.most_properties, rule.most_properties)
         shape.unique |= rule.unique
+    other_than = frozenset[str]().union(*(rule.other_than for rule in constraints))
+    if other_than:
+        shape.patterns.append(texts_but(tuple(sorted(other_than))))
     if shape.multiple is not None and shape.multiple.denominator == 1:
         # llguidance panics at the mask after the 0 of a `number` that is a multiple of 2.
         shape.whole = True
@@ -187,5 +190,5 @@ def _unlisted(
         for name in names
         if any(name in rule.properties for rule in closing) and pattern_accepts(region, name)
     ]
-    unlisted = select_texts((region, texts_but(listed))) if listed else None
+    unlisted = select_texts((region, texts_but(tuple(listed)))) if listed else None
     return [region] if unlisted is None else unlisted

@@ -14,7 +14,7 @@ from ...typescript.references import type_problem
 from ..errors import GrammarError, Report, raise_error
 from .budget import spend
 from .constraints import TYPES, Constraints, Refusal, canonical, exact, higher, lower
-from .documents import REFERENCES, child_pointer
+from .documents import KEYWORDS, REFERENCES, child_pointer
 from .formats import find_format
 from .pattern_automata import plain_patterns, select_texts, texts_but
 from .pattern_parser import REPEAT_LIMIT
@@ -113,7 +113,7 @@ _COUNTS = {
 _NUMERIC = frozenset(
     {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", *_COUNTS}
 )
-_ASSERTING = frozenset(
+ASSERTING = frozenset(
     {
         *_VALUE_KINDS,
         *_COUNTS,
@@ -135,11 +135,15 @@ _ASSERTING = frozenset(
         "unevaluatedProperties",
     }
 )
+"""The keywords that do not refer to other schemas."""
+
+READ = KEYWORDS | ASSERTING
+"""All keywords that are read; others allow everything."""
 
 
 def asserts(schema: Schema) -> bool:
     """Return whether a schema object has keywords that do not refer to other schemas."""
-    return not _ASSERTING.isdisjoint(schema)
+    return not ASSERTING.isdisjoint(schema)
 
 
 def _invalid(read: Constraints, keyword: str, expected: str) -> GrammarError:
@@ -360,7 +364,7 @@ def _named(
     """Return the schemas of an object's properties, by patterns that imply all of these."""
     unwanted = tuple(rule.named_by_pattern)
     if rule.properties and others not in (True, False):
-        patterns = [*patterns, texts_but(list(rule.properties))]  # listed names are exempt
+        patterns = [*patterns, texts_but(tuple(rule.properties))]  # listed names are exempt
     named: dict[str, JsonValue] = {}
     for wanted, without, schema in (
         *((text, (), schema) for text, schema in rule.named_by_pattern.items()),

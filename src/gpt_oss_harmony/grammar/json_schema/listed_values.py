@@ -55,12 +55,12 @@ class ListedValues:
         if rule.values is not None and canonical(value) not in rule.value_texts:
             return False
         if not rule.allows_itself(value) or not all(
-            self._valid(inner, schema, rule.pointer) for inner, schema in rule.inside(value)
+            self.valid(inner, schema, rule.pointer) for inner, schema in rule.inside(value)
         ):
             return False
         if rule.contains is None or not isinstance(value, list):
             return True
-        matches = sum(self._valid(item, rule.contains, rule.pointer) for item in value)
+        matches = sum(self.valid(item, rule.contains, rule.pointer) for item in value)
         is_enough = matches >= rule.fewest_matches
         return is_enough and (
             self._is_loosened or rule.most_matches is None or matches <= rule.most_matches
@@ -72,7 +72,7 @@ class ListedValues:
         self._is_loosened = True
         return True
 
-    def _valid(self, value: JsonValue, schema: JsonValue, pointer: str) -> bool:
+    def valid(self, value: JsonValue, schema: JsonValue, pointer: str) -> bool:
         """Return whether a value satisfies a schema and everything that the schema refers to."""
         if isinstance(schema, bool):
             return schema
@@ -94,7 +94,7 @@ class ListedValues:
                 target = self._document.referred(schema, keyword)
             except GrammarError as error:
                 target = self._loosened(error)
-            if not self._valid(value, target, pointer):
+            if not self.valid(value, target, pointer):
                 return False
         if not self._cases_hold(value, schema, pointer):
             return False
@@ -102,7 +102,7 @@ class ListedValues:
             listed = schema.get(keyword)
             if isinstance(listed, list):
                 list_pointer = child_pointer(pointer, keyword)
-                valid = sum(self._valid(value, option, list_pointer) for option in listed)
+                valid = sum(self.valid(value, option, list_pointer) for option in listed)
                 most = 1 if keyword == "oneOf" and not self._is_loosened else len(listed)
                 if not (len(listed) if keyword == "allOf" else 1) <= valid <= most:
                     return False
@@ -114,17 +114,17 @@ class ListedValues:
 
     def _cases_hold(self, value: JsonValue, schema: Schema, pointer: str) -> bool:
         """Return whether a value satisfies `not`, `if` and dependencies."""
-        if "not" in schema and self._valid(value, schema["not"], pointer):
+        if "not" in schema and self.valid(value, schema["not"], pointer):
             return self._is_loosened
         if "if" in schema and not self._is_loosened:
-            keyword = "then" if self._valid(value, schema["if"], pointer) else "else"
-            if not self._is_loosened and not self._valid(value, schema.get(keyword, True), pointer):
+            keyword = "then" if self.valid(value, schema["if"], pointer) else "else"
+            if not self._is_loosened and not self.valid(value, schema.get(keyword, True), pointer):
                 return False
         for name, _, dependent in dependents(schema):
             if isinstance(value, dict) and name in value:
                 if isinstance(dependent, list):
                     if not value.keys() >= set(map(str, dependent)):
                         return False
-                elif not self._valid(value, dependent, pointer):
+                elif not self.valid(value, dependent, pointer):
                     return False
         return True

@@ -16,7 +16,7 @@ from .disjointness import Disjointness
 from .disjunctive_form import build_states
 from .documents import Document, plain_schema
 from .schema_writer import SchemaWriter
-from .simple_schemas import simple_schema
+from .simple_schemas import Frame
 from .states import State
 from .terms import Overlap
 from .witnesses import satisfiable_states
@@ -135,11 +135,6 @@ def _outlines(schema: object) -> Iterator[Schema | bool]:
 
 
 def _rewritten(plain: Schema | bool, pointer: str, report: Report, budget: Budget) -> Schema | bool:
-    simple = simple_schema(plain)
-    if simple is not None:
-        return simple
-    if plain is True:
-        return True
     unsatisfiable = GrammarError(
         "no finite value satisfies it",
         remedy="look for keywords that contradict each other, or a schema that requires itself",
@@ -147,8 +142,27 @@ def _rewritten(plain: Schema | bool, pointer: str, report: Report, budget: Budge
     )
     if plain is False:
         raise unsatisfiable
-    document = Document(plain, pointer)
-    form = build_states(document, report)
+    frame = Frame(plain)
+    if not frame.parts:
+        return frame.filled([], {})
+    document = Document(frame.root, pointer)
+    if document.has_scopes:
+        frame.make_empty()
+    roots = [document.root] if frame.is_empty else frame.parts
+    states, satisfiable = _states(document, roots, report, budget)
+    if not satisfiable.issuperset(states) and not frame.is_empty:
+        frame.make_empty()  # whether the whole has a value depends on the part that has none
+        states, satisfiable = _states(document, [document.root], report, budget)
+    if not satisfiable.issuperset(states):
+        raise unsatisfiable
+    return frame.filled(*SchemaWriter(satisfiable, pointer, report, budget).write(states))
+
+
+def _states(
+    document: Document, roots: list[Schema], report: Report, budget: Budget
+) -> tuple[list[State], set[State]]:
+    """Return the states of some schemas of a document, and all states with a value."""
+    form = build_states(document, roots, report)
     overlaps: dict[str, Overlap] = {}
     contexts: dict[str, set[frozenset[str]]] = {}
     # Each round splits the schemas of a `oneOf` that share values; their parts may share others.
@@ -163,21 +177,18 @@ def _rewritten(plain: Schema | bool, pointer: str, report: Report, budget: Budge
             with budget.share(0.5):
                 new_overlaps = _overlaps(form.states, possible)
                 if not new_overlaps:
-                    break
+                    return form.roots, satisfiable
                 overlaps |= new_overlaps
                 contexts |= {where: form.contexts[where] for where in new_overlaps}
-                apart = build_states(document, report, overlaps)
+                apart = build_states(document, roots, report, overlaps)
                 _check_contexts(contexts, apart.contexts)
         except GrammarError as error:
             compared = list(new_overlaps) or [
                 state.exclusive for state in form.states if state.exclusive
             ]
             report(_overlap_error(error.pointer if error.pointer in compared else compared[0]))
-            break
+            return form.roots, satisfiable
         form = apart
-    if form.root not in satisfiable:
-        raise unsatisfiable
-    return SchemaWriter(satisfiable, pointer, report, budget).write(form.root)
 
 
 def _overlap_error(pointer: str) -> GrammarError:

@@ -20,7 +20,7 @@ from .constraints import TYPES, Constraints, Refusal, canonical, exact, type_of
 from .documents import REFERENCES, Document
 from .formats import NARROW_PATTERNS
 from .keywords import dependents, read_constraints
-from .pattern_automata import select_texts, texts_but
+from .pattern_automata import select_texts
 from .terms import Term
 
 ONE_OF_LIMIT = 8
@@ -265,5 +265,5 @@ def _other_values(rule: Constraints, origin: Origin) -> list[Term]:
         terms += [_term("number", origin, lowest=low, highest=high) for low, high in pairwise(ends)]
     texts_listed = [value for value in listed if isinstance(value, str)]
     if texts_listed:
-        terms.append(_term("string", origin, patterns=[texts_but(texts_listed)]))
+        terms.append(_term("string", origin, other_than=frozenset(texts_listed)))
     return terms

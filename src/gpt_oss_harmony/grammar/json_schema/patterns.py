@@ -7,11 +7,14 @@ quote and the backslash to a class with all control characters.
 
 from __future__ import annotations
 
-from itertools import dropwhile
+from itertools import dropwhile, pairwise
 
+from ...typescript.json_text import Schema
 from ..errors import GrammarError
 from .budget import cached, spend
+from .formats import ENGINE_PATTERNS
 from .pattern_parser import (
+    LAST,
     Alternatives,
     Characters,
     Edge,
@@ -37,6 +40,7 @@ _ESCAPED_CATEGORIES = "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, las
 _LONG = 400
 _NAME_LENGTH = 100
 _SMALL = 8
+_PLACES = 2_000
 _NOTHING = Alternatives(())
 _EMPTY = Sequence(())
 
@@ -47,6 +51,8 @@ def rust_pattern(pattern: str, pointer: str) -> str:
     >>> rust_pattern("^\\\\d+$", "#/pattern")
     '^[0-9]+$'
     """
+    if pattern in ENGINE_PATTERNS:
+        return ENGINE_PATTERNS[pattern]
     try:
         return _rust_pattern(pattern)
     except GrammarError as error:
@@ -120,6 +126,23 @@ def lengths(pattern: str) -> tuple[int, int | None]:
     return least, most if starts and ends else None
 
 
+def text_keywords(patterns: list[str], shortest: int, longest: int | None, pointer: str) -> Schema:
+    """Return the keywords of a text for the engine, without lengths that its pattern has anyway."""
+    written: Schema = {}
+    if shortest or longest is not None:
+        least, most = lengths(patterns[0]) if len(patterns) == 1 else (0, None)
+        if shortest > least:
+            written["minLength"] = shortest
+        if longest is not None and (most is None or longest < most):
+            written["maxLength"] = longest
+    of_engine = [rust_pattern(pattern, pointer) for pattern in patterns]
+    if len(of_engine) == 1:
+        written["pattern"] = of_engine[0]
+    elif of_engine:
+        written["allOf"] = [{"pattern": pattern} for pattern in of_engine]
+    return written
+
+
 def _writable(node: Node) -> Node:
     """Remove characters that the grammar does not allow, and nodes that need them."""
     if isinstance(node, Characters):
@@ -177,6 +200,91 @@ def has_counts(pattern: str) -> bool:
     parts = node.parts if isinstance(node, Sequence) else (node,)
     rest = dropwhile(lambda part: isinstance(part, (Characters, Edge)), parts)
     return sum(_size(part) for part in rest if not isinstance(part, Edge)) > _SMALL
+
+
+@cached(maxsize=4096)
+def needs_trial(pattern: str) -> bool:
+    """Return whether only a trial shows that the engine can follow a pattern alone.
+
+    It needs none without counts, and none if each character leads to one place of the pattern: then
+    the engine has no more states than the pattern has places.
+
+    >>> needs_trial("^[a-z]{1,99}-[0-9]{9}$"), needs_trial("^[a-z]{1,99}z$")
+    (False, True)
+    """
+    if not has_counts(pattern):
+        return False
+    node = _without_free_ends(read_pattern(pattern))
+    spend(len(pattern))
+    parts = node.parts if isinstance(node, Sequence) else (node,)
+    if parts[:1] != (Edge(start=True),) or _size(node) > _PLACES:
+        return True
+    is_open = parts[-1:] != (Edge(start=False),)
+    inner = Sequence(parts[1:] if is_open else parts[1:-1])
+    return not _OneWay().leads(inner, [(0, LAST)] if is_open else [])
+
+
+class _OneWay:
+    """Finds whether each character leads to one place of a pattern."""
+
+    def __init__(self) -> None:
+        self._starts: dict[int, tuple[list[tuple[int, int]], bool]] = {}
+
+    def leads(self, node: Node, following: list[tuple[int, int]]) -> bool:
+        """Return whether it does inside a node; `following` are the characters after it."""
+        if isinstance(node, Characters):
+            return not node.categories
+        if isinstance(node, Edge):
+            return False
+        if isinstance(node, Sequence):
+            for part in reversed(node.parts):
+                if not self.leads(part, following):
+                    return False
+                starts, is_optional = self._start(part)
+                following = [*starts, *following] if is_optional else starts
+            return True
+        starts, is_optional = self._start(node)
+        if isinstance(node, Alternatives):
+            beside = following if is_optional else []
+            return _are_apart([*starts, *beside]) and all(
+                self.leads(part, following) for part in node.parts
+            )
+        if self._start(node.part)[1]:
+            return False
+        if node.least != node.most and not _are_apart([*starts, *following]):
+            return False
+        return self.leads(node.part, following if node.most == 1 else [*starts, *following])
+
+    def _start(self, node: Node) -> tuple[list[tuple[int, int]], bool]:
+        """Return the first characters of a node, and whether it accepts the empty text."""
+        found = self._starts.get(id(node))
+        if found is not None:
+            return found
+        spend(2)
+        starts: list[tuple[int, int]] = []
+        is_optional = isinstance(node, (Edge, Sequence))
+        if isinstance(node, Characters):
+            starts += node.ranges
+        elif isinstance(node, Repeat):
+            starts, is_optional = self._start(node.part)
+            is_optional = is_optional or node.least == 0
+        elif not isinstance(node, Edge):
+            for part in node.parts:
+                of_part = self._start(part)
+                starts += of_part[0]
+                if isinstance(node, Alternatives):
+                    is_optional = is_optional or of_part[1]
+                elif not of_part[1]:
+                    is_optional = False
+                    break
+        self._starts[id(node)] = starts, is_optional
+        return starts, is_optional
+
+
+def _are_apart(ranges: list[tuple[int, int]]) -> bool:
+    """Return whether no two ranges share a character."""
+    ordered = sorted(ranges)
+    return all(first[1] < second[0] for first, second in pairwise(ordered))
 
 
 def _has_counts(node: Node) -> bool:

@@ -28,7 +28,7 @@ from .constraints import TYPES, Constraints, type_of
 from .disjointness import Disjointness
 from .formats import FORMATS
 from .pattern_lengths import least_length, pattern_with_length
-from .patterns import has_counts, lengths, pattern_accepts, rust_pattern
+from .patterns import has_counts, needs_trial, pattern_accepts, rust_pattern, text_keywords
 from .states import Shape, State
 from .witnesses import distinct_arrays, possible_types
 
@@ -94,32 +94,32 @@ class SchemaWriter:
         self._tried: set[str] = set()
         self._trial_steps = (inf if budget is None else budget.left) / 2  # the rest is for writing
 
-    def write(self, root: State) -> Schema | bool:
-        """Return the schema of a state."""
-        waiting = [root]
-        self._uses[root] = 1
+    def write(self, roots: list[State]) -> tuple[list[Schema | bool], Schema]:
+        """Return the schemas of some states, and the definitions that they refer to."""
+        waiting: list[State] = []
+
+        def use(state: State) -> None:
+            if state not in self._uses:
+                waiting.append(state)
+            key = _text_key(state)
+            state = self._alike.setdefault(key, state) if key else state
+            self._uses[state] = self._uses.get(state, 0) + 1
+
+        for root in roots:
+            use(root)
         while waiting:
             for inner in waiting.pop().inside():
                 if inner in self._satisfiable:
-                    if inner not in self._uses:
-                        waiting.append(inner)
-                    key = _text_key(inner)
-                    inner = self._alike.setdefault(key, inner) if key else inner
-                    self._uses[inner] = self._uses.get(inner, 0) + 1
-        written = self._schema(root, 0)
+                    use(inner)
+        bodies = [self._schema(root, 0) for root in roots]
         definitions: Schema = {}
         while self._waiting:
             state = self._waiting.pop()
             definitions[self._names[state]] = self._body(state, 0)
-        if not isinstance(written, dict):
-            return bool(written)
-        if definitions:
-            written = {"$defs": definitions, **written}
-            if _levels(written, definitions) > LEVEL_LIMIT:
-                raise self._error(
-                    f"its schemas nest deeper than {LEVEL_LIMIT} levels", "flatten it"
-                )
-        return written
+        if definitions and _levels(bodies, definitions) > LEVEL_LIMIT:
+            raise self._error(f"its schemas nest deeper than {LEVEL_LIMIT} levels", "flatten it")
+        written = [body if isinstance(body, dict) else bool(body) for body in bodies]
+        return written, definitions
 
     def _error(self, problem: str, remedy: str) -> GrammarError:
         return GrammarError(problem, remedy=remedy, pointer=self._pointer)
@@ -220,12 +220,13 @@ class SchemaWriter:
             self._report(GrammarError(problem, remedy="use a smaller number", pointer=pointer))
             shape.shortest = 0
         written = _text_keywords(shape)
-        is_plain = shape.patterns in _FORMAT_PATTERNS and shape.shortest <= _SURE_LENGTH
-        is_long = shape.shortest > _SURE_LENGTH or len(shape.patterns) > 1
-        is_counted = any(map(has_counts, shape.patterns))
-        if is_plain or not shape.patterns or not (is_long or is_counted):
+        is_format = shape.patterns in _FORMAT_PATTERNS
+        if not shape.patterns or (is_format and shape.shortest <= _SURE_LENGTH):
             return written
-        if not self._failure(written, follows=is_counted):
+        is_alone = len(shape.patterns) == 1
+        follows = any(map(needs_trial if is_alone else has_counts, shape.patterns))
+        is_sure = is_alone and shape.shortest <= _SURE_LENGTH and not follows
+        if is_sure or not self._failure(written, follows=follows):
             return written
         return self._text_in_parts(state, shape)
 
@@ -485,7 +486,8 @@ class SchemaWriter:
                 self._joins = 0
                 shape.drop_patterns()
                 return
-        if any(map(has_counts, shape.named_by_pattern)):
+        is_alone = len(shape.named_by_pattern) == 1
+        if any(map(needs_trial if is_alone else has_counts, shape.named_by_pattern)):
             names: Schema = {rust_pattern(pattern, ""): {} for pattern in shape.named_by_pattern}
             problem = self._failure({"patternProperties": names}, "object")
             if problem:
@@ -494,19 +496,7 @@ class SchemaWriter:
 
 
 def _text_keywords(shape: Shape) -> Schema:
-    """Return the keywords of a text, without lengths that its pattern has anyway."""
-    least, most = lengths(shape.patterns[0]) if len(shape.patterns) == 1 else (0, None)
-    written: Schema = {}
-    if shape.shortest > least:
-        written["minLength"] = shape.shortest
-    if shape.longest is not None and (most is None or shape.longest < most):
-        written["maxLength"] = shape.longest
-    patterns = [rust_pattern(pattern, shape.pointer) for pattern in shape.patterns]
-    if len(patterns) == 1:
-        written["pattern"] = patterns[0]
-    elif patterns:
-        written["allOf"] = [{"pattern": pattern} for pattern in patterns]
-    return written
+    return text_keywords(shape.patterns, shape.shortest, shape.longest, shape.pointer)
 
 
 def _text_key(state: State) -> tuple[object, ...] | None:
@@ -533,11 +523,11 @@ def _written_out(states: list[State], limit: int) -> int:
     return count
 
 
-def _levels(root: Schema, definitions: Schema) -> int:
+def _levels(bodies: list[JsonValue], definitions: Schema) -> int:
     """Return the engine's nesting; it reads a definition at the first reference to it."""
     met: set[str] = set()
     deepest = 0
-    path: list[list[JsonValue]] = [[root]]
+    path: list[list[JsonValue]] = [list(bodies)]
     while path:
         if not path[-1]:
             path.pop()

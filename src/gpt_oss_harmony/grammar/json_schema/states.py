@@ -70,6 +70,8 @@ class Shape:
     def has_text(self) -> bool:
         """Return False if the constraints exclude all texts; compare patterns by their starts."""
         shortest, longest = self.shortest, self.longest
+        if len(self.patterns) == 1 and not shortest and longest is None:
+            return True
         for index, pattern in enumerate(self.patterns):
             least, most = lengths(pattern)
             shortest = max(shortest, least)
