@@ -81,7 +81,7 @@ class Times(NamedTuple):
     """Milliseconds of processor time to compile the tools of a turn."""
 
     alone: float
-    rewriting: float
+    rewriting: float  # with the engine, where the grammar is so long that it is tried
     engine: float
     again: float  # in another conversation, with all the schemas in another order
 
@@ -102,7 +102,7 @@ def tool_times(schemas: list[Any]) -> Times:
         engine_alone = milliseconds(partial(Matcher, alone))
         rewriting = milliseconds(partial(turn_constraint, conversation, options))
         grammar = turn_constraint(conversation, options).grammar
-        engine = milliseconds(partial(Matcher, f"{grammar}\n"))
+        engine = milliseconds(partial(Matcher, grammar))
         matcher._compiled.set_limit(matcher._compiled._limit)
         again = milliseconds(lambda: Matcher(turn_constraint(other, options).grammar))
         rounds.append(Times(engine_alone, rewriting, engine, again))

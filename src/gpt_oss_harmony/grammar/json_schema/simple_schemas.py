@@ -27,13 +27,9 @@ from .patterns import needs_trial, text_keywords
 
 _READ = READ - {"$defs", "definitions"}
 
-_KEYWORDS = frozenset(
-    {
-        *("type", "format", "pattern", "minLength", "maxLength", "minimum", "maximum"),
-        *("items", "additionalItems", "minItems", "maxItems"),
-        *("properties", "required", "additionalProperties"),
-    }
-)
+_BOUNDING = frozenset({"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"})
+_OF_OBJECTS = frozenset({"properties", "required", "additionalProperties"})
+_KEYWORDS = _BOUNDING | _OF_OBJECTS | {"type", "format", "pattern", "items", "additionalItems"}
 """The simple keywords beside a type or without one."""
 
 _ALL = frozenset(TYPES)
@@ -288,6 +284,8 @@ class Frame:
             written |= _bounds(schema, "array")
         if "object" in types:
             written |= self._object(schema, level)
+        if isinstance(schema.get("type"), str):
+            return {"type": schema["type"], **written}
         is_whole = "integer" in names and "number" not in names
         if len(types) == len(TYPES) and not is_whole:
             return written or True
@@ -347,19 +345,26 @@ def _types(schema: Schema) -> frozenset[str] | None:
 
 
 def _is_plainly_typed(schema: Schema, keywords: set[str]) -> bool:
-    """Return whether a schema has only keywords of its types, with plain values."""
+    """Return whether a schema has only keywords of types, with plain values."""
     types = _types(schema)
     if types is None or not keywords <= _KEYWORDS:
         return False
-    if not all(_are_plain_bounds(schema, *bounds) for bounds in _BOUNDS.values()):
+    if not keywords.isdisjoint(_BOUNDING) and not all(
+        _are_plain_bounds(schema, *bounds) for bounds in _BOUNDS.values()
+    ):
         return False
-    if "string" in types or "pattern" in keywords:
+    if "pattern" in keywords or ("format" in keywords and "string" in types):
         if not _is_plain_text(schema):
             return False
-    elif not isinstance(schema.get("format", ""), str):
+    elif "format" in keywords and not isinstance(schema["format"], str):
         return False
-    if not isinstance(schema.get("items", True), dict) and schema.get("items", True) is not True:
+    if "items" in keywords and not (isinstance(schema["items"], dict) or schema["items"] is True):
         return False
+    return keywords.isdisjoint(_OF_OBJECTS) or _is_plain_object(schema)
+
+
+def _is_plain_object(schema: Schema) -> bool:
+    """Return whether an object can have the properties that it requires."""
     properties, required = schema.get("properties", {}), schema.get("required", [])
     additional = schema.get("additionalProperties")
     if not isinstance(properties, dict) or not isinstance(required, list):
