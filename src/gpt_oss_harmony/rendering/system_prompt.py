@@ -25,7 +25,6 @@ from ..typescript.json_text import compact_json, json_value
 from ..typescript.reference_dialect import reference_schema_to_typescript
 from ..typescript.writer import schema_to_typescript
 from .cache import BoundedCache, fingerprint
-from .headers import check_name
 
 _SCHEMA_WRITERS = {
     "typescript": schema_to_typescript,
@@ -154,7 +153,6 @@ def _require_role(role: Role, required: Role, item: Content) -> None:
 
 
 def _namespace_lines(namespace: ToolNamespaceConfig, dialect: SchemaDialect) -> Iterator[str]:
-    check_name(namespace.name, "tools.name")
     yield f"## {namespace.name}\n"
     description = namespace.description or ""
     if not namespace.tools:  # a tool like `python` has a description and no functions
@@ -162,13 +160,7 @@ def _namespace_lines(namespace: ToolNamespaceConfig, dialect: SchemaDialect) -> 
         return
     yield from _comment(description, dialect)
     yield f"namespace {namespace.name} {{\n"
-    names: set[str] = set()
-    for index, tool in enumerate(namespace.tools):
-        field = f"tools.{namespace.name}.tools[{index}].name"
-        check_name(tool.name, field)  # a call has it in its header, as the recipient
-        if tool.name in names:
-            raise ConversationError(f"{tool.name!r} is declared twice; remove one", field=field)
-        names.add(tool.name)
+    for tool in namespace.tools:
         yield tool_declaration(tool, dialect) + "\n"
     yield f"}} // namespace {namespace.name}"
 
