@@ -97,8 +97,7 @@ class TestProvider:
     def test_errors_are_read(self, answers: dict[str, Any], provider: str) -> None:
         found = answer(answers, f"{provider}.another_model")
         assert found["status"] == 404
-        place = "model: " if provider == "anthropic" else ""  # its errors have no `param`
-        assert found["message"] == f"{place}the model 'another' is not served here; use demo"
+        assert found["message"] == "model: the model 'another' is not served here; use demo"
 
 
 @pytest.mark.parametrize("provider", ["open", "compatible"])  # OpenAI's shows summaries alone
