@@ -88,7 +88,15 @@ def check_header(header: Header) -> None:
     ):
         if value is None:
             continue
-        check_name(value, field)
+        if not value:
+            raise ConversationError("the field is empty; leave it out instead", field=field)
+        character = _ENDS_FIELD.search(value)
+        if character is not None:
+            problem = (
+                f"a header cannot contain {character[0]!r}, found in {value[:100]!r}; use a name "
+                "without white space, control characters, '=' and '<|'"
+            )
+            raise ConversationError(problem, field=field)
     # The parser ends a channel at its first "<", because <|constrain|> may follow without a space.
     if channel is not None and "<" in channel:
         raise ConversationError(
@@ -97,19 +105,6 @@ def check_header(header: Header) -> None:
     if role is Role.TOOL and name is not None and _NAMED_LIKE_ROLE.match(name):
         problem = f"a tool named {name[:100]!r} would be read as a role; rename the tool"
         raise ConversationError(problem, field="author.name")
-
-
-def check_name(name: str, field: str) -> None:
-    """Raise `ConversationError` for a name that no header can contain."""
-    if not name:
-        raise ConversationError("the field is empty; leave it out instead", field=field)
-    character = _ENDS_FIELD.search(name)
-    if character is not None:
-        problem = (
-            f"a header cannot contain {character[0]!r}, found in {name[:100]!r}; use a name "
-            "without white space, control characters, '=' and '<|'"
-        )
-        raise ConversationError(problem, field=field)
 
 
 class HeaderChange(NamedTuple):
