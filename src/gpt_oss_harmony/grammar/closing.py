@@ -23,7 +23,7 @@ from ..tokens.vocabulary import load_vocabulary
 from .errors import GrammarError
 from .matcher import BITMASK_WORDS, Matcher
 from .number_limits import forbid, is_allowed, open_text
-from .shortest import Needs, TextRule, needs_of
+from .shortest import TextRule, needs_of
 
 WAY_LIMIT = 1_000
 """The most tokens of a way."""
@@ -89,13 +89,13 @@ def _preferred(*, in_text: bool) -> tuple[list[int], list[int]]:
 
 def _way(matcher: Matcher, most: int, *, long_tokens: bool) -> list[int] | None:
     state, way = matcher.copy(), list[int]()
-    needs = needs_of(matcher.grammar)
+    texts = needs_of(matcher.grammar).texts
     while len(way) <= most and not state.is_finished:
         forced = state.forced_tokens()
         if not forced:
             mask = state.bitmask()
             if not _can_close(mask):
-                forced = _rest_of_text(state, needs.texts) or _rest_of_value(state, mask, needs)
+                forced = _rest_of_text(state, texts) or _rest_of_value(state, mask)
             forced = forced or [_closer(mask, way[-2:], long_tokens=long_tokens)]
         taken = state.accept_all(forced)
         if not taken:
@@ -132,19 +132,23 @@ def _rest_of_text(state: Matcher, texts: Iterable[TextRule]) -> list[int]:
     return min(found, key=len, default=[])
 
 
+@functools.cache
+def _commas() -> list[int]:
+    return _single(",", ',"')
+
+
 @functools.lru_cache(maxsize=64)
-def _rests(needs: Needs, *, after_value: bool) -> list[list[int]]:
+def _rests(grammar: str, *, after_value: bool) -> list[list[int]]:
     encode = load_harmony_encoding("HarmonyGptOss").encode
-    rests = (rest for rest in needs.rests if rest.startswith(",") == after_value)
+    rests = (rest for rest in needs_of(grammar).rests if rest.startswith(",") == after_value)
     return sorted(map(encode, rests), key=len)
 
 
-def _rest_of_value(state: Matcher, mask: bytes, needs: Needs) -> list[int]:
+def _rest_of_value(state: Matcher, mask: bytes) -> list[int]:
     """Return the fewest tokens that are a value, or end a begun object or array; maybe none."""
-    commas = _single(",", ',"')
-    after_value = not _in_text(mask) and any(is_allowed(mask, comma) for comma in commas)
-    ends = [*commas, *_closers(in_text=False)]
-    for tokens in _rests(needs, after_value=after_value):
+    after_value = not _in_text(mask) and any(is_allowed(mask, comma) for comma in _commas())
+    ends = [*_commas(), *_closers(in_text=False)]
+    for tokens in _rests(state.grammar, after_value=after_value):
         # A number is a value only if it may end here: `1` begins 1577, too.
         if is_allowed(mask, tokens[0]) and any(
             state.count_allowed([*tokens, end]) > len(tokens) for end in ends

@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from heapq import heappop, heappush
 from math import inf
 from typing import Any, NamedTuple
 
 from .errors import GrammarError
+from .json_schema.keywords import read_constraints
 from .json_schema.pattern_automata import TooLargeError, character_steps, pattern_graph
 from .json_schema.pattern_parser import Alternatives, Characters, Edge, Node, Repeat, read_pattern
 from .json_schema.patterns import node_lengths
@@ -130,15 +131,15 @@ class _Reader:
         return self._array(schema) if name == "array" else self._object(schema)
 
     def _number(self, schema: dict[str, Any]) -> str:
-        written = {name: json.dumps(schema[name]) for name in _BOUNDS if name in schema}
-        self.commitment = max(self.commitment, *map(len, written.values()), 2)
-        bounds = {name: Fraction(text) for name, text in written.items()}
-        step = bounds.pop("multipleOf", Fraction(1))
-        places = [Fraction(0), *bounds.values()]
-        near = [step * (place // step + more) for place in places for more in _NEAR]
-        numbers = [number for number in (*near, *bounds.values()) if _is_within(number, bounds)]
-        texts = [str(one) if one.denominator == 1 else json.dumps(float(one)) for one in numbers]
-        return min(texts, key=len, default=max(written.values(), key=len, default="0"))
+        given = {name: schema[name] for name in _BOUNDS if name in schema}
+        rule, written = read_constraints(given, "#"), [*map(json.dumps, given.values())]
+        self.commitment = max(self.commitment, *map(len, written), 2)
+        step = rule.multiple or Fraction(1)
+        bounds = [bound for bound, _ in filter(None, (rule.lowest, rule.highest))]
+        near = [step * (place // step + more) for place in (Fraction(0), *bounds) for more in _NEAR]
+        numbers = [int(one) if one.denominator == 1 else float(one) for one in (*near, *bounds)]
+        texts = [json.dumps(number) for number in numbers if rule.allow_number(number)]
+        return min(texts, key=len, default=max(written, key=len, default="0"))
 
     def _text(self, schema: dict[str, Any]) -> str:
         joined = [schema, *schema.get("allOf", ())]
@@ -194,14 +195,6 @@ class _Reader:
 
 def _shortest(values: Iterable[str | None]) -> str | None:
     return min((value for value in values if value is not None), key=len, default=None)
-
-
-def _is_within(number: Fraction, bounds: Mapping[str, Fraction]) -> bool:
-    return (
-        bounds.get("minimum", number) <= number <= bounds.get("maximum", number)
-        and bounds.get("exclusiveMinimum", number - 1) < number
-        and number < bounds.get("exclusiveMaximum", number + 1)
-    )
 
 
 def _readable(pattern: str) -> str:
