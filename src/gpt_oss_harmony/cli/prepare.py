@@ -306,7 +306,7 @@ def _show(
 ) -> None:
     """Print the first examples, and the reasons of rows that are rejected before them."""
     from ..encoding import load_harmony_encoding
-    from ..training import IGNORED, RejectedRow, row_examples
+    from ..training import IGNORED, RejectedRow
     from ..training.files.sources import find_chunks, find_files, read_chunk
 
     decode, output = load_harmony_encoding("HarmonyGptOss").decode, Output(arguments.color)
@@ -320,13 +320,7 @@ def _show(
         try:
             if row.problem:
                 raise RejectedRow(row.problem)
-            _, made = row_examples(
-                row.raw,
-                settings.training,
-                form=settings.form,
-                start_date=settings.start_date,
-                reject=settings.reject,
-            )
+            _, made = settings.examples_of(row.raw)
         except (ConversationError, RejectedRow) as error:
             output.line(f"row {row.number + 1} is rejected: {error}\n", "repair")
             continue

@@ -27,7 +27,7 @@ from ..options import TrainingOptions
 from ..packing import BranchedSequence, branch, packed_groups
 from ..row_checks import FINDINGS, REJECTED_FINDINGS, FindingKind
 from ..row_forms import RowForm
-from ..rows import RejectedRow, RowDates, row_examples
+from ..rows import ReadRow, RejectedRow, RowDates, RowExamples, row_examples
 from .duplicates import SIMILARITY, DuplicateKind, RowKeys, ShardDuplicates, check_near
 from .report import TokenReport
 from .sources import (
@@ -123,6 +123,16 @@ class PrepareSettings:
         """Return the settings with `today` (default: the current date) in place of `TODAY`."""
         return replace(self, start_date=current_date(today)) if self.start_date == TODAY else self
 
+    def examples_of(self, raw: object) -> tuple[ReadRow, RowExamples]:
+        """Read a row of parsed JSON, and make its examples; see `row_examples`."""
+        return row_examples(
+            raw,
+            self.training,
+            form=self.form,
+            start_date=self.start_date,
+            reject=self.reject,
+        )
+
     def as_json(self) -> dict[str, Any]:
         """Return the settings as JSON, for comparisons."""
         settings = asdict(self)
@@ -170,13 +180,7 @@ class Columns:
         """
         settings = self._settings
         try:
-            row, made = row_examples(
-                raw,
-                settings.training,
-                form=settings.form,
-                start_date=settings.start_date,
-                reject=settings.reject,
-            )
+            row, made = settings.examples_of(raw)
         except HarmonyError as error:
             if isinstance(error, RejectedRow):
                 report.too_long += len(error.too_long)
