@@ -144,10 +144,10 @@ class CommandParser(argparse.ArgumentParser):
                     f"there is no option {name}; write {action.metavar} without an option name, "
                     f"as in '{self.prog} {action.metavar}'"
                 )
-        options = [option for action in self._actions for option in action.option_strings]
+        options = (option for action in self._actions for option in action.option_strings)
         # Without the dashes, which all options share: "effort" is not "format".
-        options = [option for option in options if option.startswith("--")]
-        meant = closest(name.strip("-"), (option[2:] for option in options), 0.75)
+        names = [option[2:] for option in options if option.startswith("--")]
+        meant = closest(name.strip("-"), names, 0.75)
         self.error(f"there is no option {name}" + (f"; did you mean --{meant}?" if meant else ""))
 
 

@@ -51,9 +51,9 @@ class Constraints:
     """The keywords of one schema object, except those that refer to others; None if missing.
 
     Negations need more than keywords: a text may have to be `other_than` some, numbers may have to
-    be `fractional`, and an object may need
-    a name `outside` other constraints, which neither list it nor have a pattern for it. `omitted`
-    constraints describe values that the schema allows but the grammar leaves out.
+    be `fractional`, and an object may need a name `outside` other constraints, which neither list
+    it nor have a pattern for it. `omitted` constraints describe values that the schema allows but
+    the grammar leaves out.
     """
 
     pointer: str
