@@ -23,7 +23,9 @@ from gpt_oss_harmony.grammar import (
     fill_bitmasks,
     find_mismatch,
     turn_grammar,
+    way_to_the_end,
 )
+from gpt_oss_harmony.grammar.number_limits import open_text
 from support.turns import TOOLS
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -166,3 +168,30 @@ def test_a_copied_grammar_keeps_its_limit() -> None:
     for numbers in ("64-bit", "any"):
         grammar = grammar_of(True, numbers=numbers)
         assert pickle.loads(pickle.dumps(grammar)) == grammar
+
+
+TEXTS = st.text(st.sampled_from('a\\"{:,\n é'), max_size=8)
+VALUES = st.recursive(TEXTS | st.integers(), lambda inner: st.dictionaries(TEXTS, inner))
+
+
+@settings(deadline=None)
+@given(value=VALUES, data=st.data())
+def test_the_open_text_is_what_follows_the_quote_that_opened_it(value: Any, data: Any) -> None:
+    written = json.dumps(value, ensure_ascii=data.draw(st.booleans()))
+    cut = written[: data.draw(st.integers(0, len(written)))]
+    wanted: str | None = None
+    characters = iter(cut)
+    for character in characters:
+        if wanted is None:
+            wanted = "" if character == '"' else None
+        elif character == '"':
+            wanted = None
+        else:
+            wanted += character + (next(characters, "") if character == "\\" else "")
+    assert open_text(ENCODING.encode(FINAL + cut, allowed_special="all")) == wanted
+
+
+def test_a_text_with_quotes_is_completed_by_what_its_pattern_needs() -> None:
+    schema = {"type": "string", "pattern": "^arn:.*:[0-9]{12}$"}
+    matcher = begun(grammar_of(schema), json.dumps('arn:"[\\":"[ "')[:-1])
+    assert ENCODING.decode(way_to_the_end(matcher) or []) == ':000000000000"<|return|>'

@@ -25,7 +25,7 @@ _LONGEST = 1_000  # characters of a number before its exponent
 _SURE = 15  # a token has at most 3 digits, and each integer of 18 digits has 64 bits
 _INTEGER = re.compile(r"-?[0-9]+")
 _NUMBER_END = re.compile(rb"[-+.0-9eE]*\Z")
-_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*("|\Z)', re.DOTALL)
+_TEXTS = re.compile(r'"((?:[^"\\]|\\.)*(?:\\\Z)?)("|\Z)', re.DOTALL)
 
 
 def is_allowed(mask: bytes, token: int) -> bool:
@@ -48,16 +48,11 @@ def open_text(tokens: Sequence[int]) -> str | None:
     for token in reversed(tokens):
         if token == MESSAGE:
             body = b"".join(reversed(pieces)).decode()
-            _, quote, written = _TEXTS.sub(_only_open, body).rpartition('"')
-            return written if quote else None
+            return next((text[1] for text in _TEXTS.finditer(body) if not text[2]), None)
         if token >= FIRST_SPECIAL:
             return None  # a header
         pieces.append(vocabulary[token])
     return None
-
-
-def _only_open(text: re.Match[str]) -> str:
-    return "" if text[1] else text[0]
 
 
 def refused_after(tokens: Sequence[int], mask: bytes) -> Sequence[int]:
