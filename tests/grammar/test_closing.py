@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from gpt_oss_harmony.grammar import (
     turn_grammar,
     way_to_the_end,
 )
+from gpt_oss_harmony.grammar.closing import WAY_LIMIT
 from gpt_oss_harmony.grammar.json_schema.formats import FORMATS
 from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
 from support.noise_sampler import sampled
@@ -190,6 +192,7 @@ def test_masks_after_a_multiple(number: str) -> None:
 PATTERNS_THAT_LED_ASTRAY = [
     *(r"^v\d+\.\d+\.\d+$", r"^.*\.json$", r"\.git$", "xyz", "^[^a-z]+@[^0-9]+$"),
     *(r"^arn:aws:[a-z]+:.*:\d{12}:.+$", r"^\S.*\S$", "https?://.*"),
+    *(r"^\p{L}+:\p{L}{5}:x$", r"^[^\p{Lu}x]{2}\p{Lt}\p{Lo}\P{L}\p{Sm}$"),
 ]
 
 
@@ -205,6 +208,23 @@ def test_a_text_with_a_pattern_is_completed(pattern: str, begun: str) -> None:
     assert len(found) < 25
     assert matcher.accept_all(found) == len(found)
     assert matcher.is_finished
+
+
+def test_what_cannot_be_closed_is_given_up_after_a_few_trials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trials: list[int] = []
+    count_allowed = Matcher.count_allowed
+
+    def counted(matcher: Matcher, tokens: Sequence[int]) -> int:
+        trials.append(len(tokens))
+        return count_allowed(matcher, tokens)
+
+    monkeypatch.setattr(Matcher, "count_allowed", counted)
+    items = {"type": "string", "pattern": "^[A-Z]{3}-[0-9]$"}
+    schema = {"type": "array", "minItems": 500, "items": items}
+    assert way_to_the_end(Matcher(grammar_of(schema))) is None
+    assert 500 < len(trials) < 2 * (2_000 + WAY_LIMIT)
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))

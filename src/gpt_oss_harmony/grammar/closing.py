@@ -15,7 +15,7 @@ import copy
 import functools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..encoding import load_harmony_encoding
 from ..tokens.special_tokens import CALL, END, FIRST_SPECIAL, MESSAGE, RETURN
@@ -41,6 +41,7 @@ _FILLERS = (
 )
 _ALLOWED = re.compile(rb"[^\0]")
 _DRAWN = 40
+_TRIALS = 2_000  # of rests of values on one way; 700 tools need 203 at most
 _SINGLE = [1 << bit for bit in range(8)]
 
 
@@ -89,13 +90,13 @@ def _preferred(*, in_text: bool) -> tuple[list[int], list[int]]:
 
 def _way(matcher: Matcher, most: int, *, long_tokens: bool) -> list[int] | None:
     state, way = matcher.copy(), list[int]()
-    texts = needs_of(matcher.grammar).texts
+    texts, trials = needs_of(matcher.grammar).texts, iter(range(_TRIALS))
     while len(way) <= most and not state.is_finished:
         forced = state.forced_tokens()
         if not forced:
             mask = state.bitmask()
             if not _can_close(mask):
-                forced = _rest_of_text(state, texts) or _rest_of_value(state, mask)
+                forced = _rest_of_text(state, texts) or _rest_of_value(state, mask, trials)
             forced = forced or [_closer(mask, way[-2:], long_tokens=long_tokens)]
         taken = state.accept_all(forced)
         if not taken:
@@ -144,16 +145,20 @@ def _rests(grammar: str, *, after_value: bool) -> list[list[int]]:
     return sorted(map(encode, rests), key=len)
 
 
-def _rest_of_value(state: Matcher, mask: bytes) -> list[int]:
+def _rest_of_value(state: Matcher, mask: bytes, trials: Iterator[int]) -> list[int]:
     """Return the fewest tokens that are a value, or end a begun object or array; maybe none."""
     after_value = not _in_text(mask) and any(is_allowed(mask, comma) for comma in _commas())
     ends = [*_commas(), *_closers(in_text=False)]
-    for tokens in _rests(state.grammar, after_value=after_value):
-        # A number is a value only if it may end here: `1` begins 1577, too.
-        if is_allowed(mask, tokens[0]) and any(
-            state.count_allowed([*tokens, end]) > len(tokens) for end in ends
-        ):
-            return tokens
+    rests = _rests(state.grammar, after_value=after_value)
+    likely = (tokens for tokens in rests if is_allowed(mask, tokens[0]))
+    for tokens, _ in zip(likely, trials, strict=False):
+        if state.count_allowed(tokens) == len(tokens):
+            after = state.copy()
+            after.accept_all(tokens)
+            mask = after.bitmask()
+            # A number is a value only if it may end here: `1` begins 1577, too.
+            if any(is_allowed(mask, end) for end in ends):
+                return tokens
     return []
 
 

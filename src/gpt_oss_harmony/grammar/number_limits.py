@@ -81,6 +81,8 @@ def large_numbers(before: Sequence[int], tokens: Sequence[int]) -> list[int]:
         if token >= FIRST_SPECIAL:
             is_found = False
         elif token in pieces and not is_found:
+            if place and tokens[place - 1] not in _number_tokens():
+                continue  # the number is two tokens long
             earlier = chain((tokens[at] for at in range(place - 1, -1, -1)), reversed(before))
             is_large = not _may_follow(_open_number(earlier), pieces[token])
             if is_large and open_text([*before, *tokens[:place]]) is None:
@@ -100,6 +102,13 @@ def _pieces() -> dict[int, str]:
     """Return the tokens that can continue a number and make it too large."""
     found = (re.fullmatch(rb"[0-9]+|[eE]", token) for token in load_vocabulary())
     return {token: match[0].decode() for token, match in enumerate(found) if match}
+
+
+@functools.cache
+def _number_tokens() -> frozenset[int]:
+    """Return the tokens that are nothing but characters of numbers."""
+    texts = enumerate(load_vocabulary())
+    return frozenset(token for token, text in texts if re.fullmatch(rb"[-+.0-9eE]+", text))
 
 
 def _open_number(backwards: Iterable[int]) -> str:

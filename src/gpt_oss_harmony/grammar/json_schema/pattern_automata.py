@@ -8,9 +8,10 @@ removing one place after the other.
 
 from __future__ import annotations
 
+import unicodedata
 from collections import deque
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from math import inf
 from typing import NamedTuple, TypeAlias
@@ -165,17 +166,23 @@ class _Graph:
                     (waiting.append if characters else waiting.appendleft)(earlier)
         return distances
 
+    def next_characters(self, positions: frozenset[_Position]) -> set[Characters]:
+        """Return what leads from the positions to others."""
+        return {
+            characters for position in positions for characters, _ in self.steps[position.place]
+        }
+
     def borders(self, positions: frozenset[_Position]) -> set[int]:
         """Return the code points at which the next positions change."""
-        borders: set[int] = set()
-        for position in positions:
-            for characters, _ in self.steps[position.place]:
-                if characters.categories:
-                    raise TooLargeError  # a category cannot be divided into ranges
-                borders.update(
-                    code for first, last in characters.ranges for code in (first, last + 1)
-                )
-        return borders
+        following = self.next_characters(positions)
+        if any(characters.categories for characters in following):
+            raise TooLargeError  # a category cannot be divided into ranges
+        return {
+            code
+            for characters in following
+            for first, last in characters.ranges
+            for code in (first, last + 1)
+        }
 
     def step(self, positions: frozenset[_Position], code: int) -> frozenset[_Position]:
         """Return the positions after one more character."""
@@ -185,7 +192,7 @@ class _Graph:
                 for place, _, ended in positions
                 if not ended
                 for characters, target in self.steps[place]
-                if any(first <= code <= last for first, last in characters.ranges)
+                if characters.include(chr(code))
             }
         )
 
@@ -395,19 +402,31 @@ def _code(code: int) -> str:
 
 def character_steps(graphs: list[_Graph], places: _Places) -> Iterator[tuple[str, _Places]]:
     """Yield characters that lead to different places in the graphs, plain ones if possible."""
-    borders = sorted({0, LAST + 1}.union(*map(_Graph.borders, graphs, places)))
-    for first, end in pairwise(borders):
-        code = next((code for code in _PLAIN if first <= code < end), None)
-        if code is None:
-            code = next((code for code in range(first, min(end, first + 64)) if _is_easy(code)), -1)
-        if code >= 0:
-            yield (
-                chr(code),
-                tuple(
-                    graph.step(positions, code)
-                    for graph, positions in zip(graphs, places, strict=True)
-                ),
-            )
+    following = set[Characters]().union(*map(_Graph.next_characters, graphs, places))
+    kinds = set[frozenset[Characters]]()
+    for code in _likely_codes(following):
+        kind = frozenset(one for one in following if one.include(chr(code)))
+        if kind not in kinds:
+            kinds.add(kind)
+            yield chr(code), tuple(map(lambda graph, at: graph.step(at, code), graphs, places))
+
+
+def _likely_codes(following: set[Characters]) -> Iterator[int]:
+    if any(characters.categories for characters in following):
+        yield from (*_PLAIN, *_one_of_each_category())
+    firsts = {code for one in following for first, end in one.ranges for code in (first, end + 1)}
+    for first, end in pairwise(sorted({0, LAST + 1} | firsts)):
+        easy = (code for code in range(first, min(end, first + 64)) if _is_easy(code))
+        code = next((code for code in _PLAIN if first <= code < end), next(easy, None))
+        if code is not None:
+            yield code
+
+
+@cache
+def _one_of_each_category() -> list[int]:
+    """Return the first code point of each general category that a text may have."""
+    codes = filter(_is_easy, range(0xFFFF, 0, -1))
+    return [*{unicodedata.category(chr(code)): code for code in codes}.values()]
 
 
 _PLAIN = (*map(ord, "a0A -_/."), *range(0x21, 0x7F))

@@ -30,10 +30,10 @@ class Characters:
 
     def include(self, character: str) -> bool:
         """Return whether the character is one of these."""
-        category = unicodedata.category(character)
-        is_listed = category.startswith(self.categories) or any(
-            first <= ord(character) <= last for first, last in self.ranges
-        )
+        code = ord(character)
+        is_listed = any(first <= code <= last for first, last in self.ranges)
+        if self.categories and not is_listed:
+            is_listed = unicodedata.category(character).startswith(self.categories)
         return is_listed != self.negated
 
     def exclude(self, other: Characters) -> bool:
