@@ -1,8 +1,11 @@
 """Measure engines of this process beside the servers that they are made of: ``make local-speed``.
 
-The demo model, one stream and eight; all programs in turns, round by round, so that a busy machine
-slows them alike. Each completion has as many tokens as the model writes for a question, at the
-temperature 0, so all programs write the same.
+    python scripts/engines/local_speed.py (gguf | mlx) [--rounds 7] [--random]
+
+The demo model, or one of 262 million random weights that takes its time for a token; one stream and
+eight; all programs in turns, round by round, so that a busy machine slows them alike. Each
+completion has as many tokens as the model writes for a question, 64 at most, at the temperature 0,
+so all programs write the same.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shutil
 import statistics
 import sys
 import tempfile
@@ -41,8 +45,30 @@ class Program(NamedTuple):
     model: str = "default_model"
 
 
-def programs(kind: str) -> list[Program]:
-    folder = demo_model_folder()
+def random_model(folder: Path) -> Path:
+    """Write a model with the demo model's files, but larger and with random weights."""
+    import torch
+    from transformers import GptOssConfig, GptOssForCausalLM
+
+    source = demo_model_folder()
+    shutil.copytree(source, folder)
+    sizes = json.loads((source / "config.json").read_text("utf-8")) | {
+        "hidden_size": 512,
+        "intermediate_size": 512,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "layer_types": ["sliding_attention", "full_attention"] * 6,
+    }
+    torch.manual_seed(1)
+    model = GptOssForCausalLM(GptOssConfig(**sizes)).to(torch.bfloat16)
+    model.save_pretrained(folder)
+    # As the demo model's, which the writer of GGUF files reads.
+    (folder / "config.json").write_text(json.dumps(sizes), "utf-8")
+    return folder
+
+
+def programs(kind: str, folder: Path) -> list[Program]:
     if kind == "gguf":
         file = str(gguf_of(sys.executable, folder))
         return [
@@ -116,11 +142,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("kind", choices=("gguf", "mlx"))
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--random", action="store_true", help="262 million random weights")
     arguments = parser.parse_args()
     found: dict[tuple[str, int], list[tuple[float, float, int]]] = {}
     with ExitStack() as opened:
         urls = {}
-        for program in programs(arguments.kind):
+        folder = demo_model_folder()
+        if arguments.random:
+            written = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+            folder = random_model(written / "random-model")
+        for program in programs(arguments.kind, folder):
             if program.command is None:
                 state = Path(opened.enter_context(tempfile.TemporaryDirectory()))
                 options = ("--served-model-name", "demo", "--port", "0")
