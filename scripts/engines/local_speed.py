@@ -5,7 +5,7 @@
 The demo model, or one of 262 million random weights that takes its time for a token; one stream and
 eight; all programs in turns, round by round, so that a busy machine slows them alike. Each
 completion has as many tokens as the model writes for a question, 64 at most, at the temperature 0,
-so all programs write the same.
+so all programs write the same. No question is asked twice, so no cached prompt answers it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gpt_oss_harmony.engines.demo_model import demo_model_folder
 from support.served import server_process
 
 STREAMS = (1, 8)
-QUESTION = "What is 27 + 45?"
+QUESTION = "What is {} + {}?"
 
 
 class Program(NamedTuple):
@@ -120,22 +120,25 @@ async def completion(client: httpx2.AsyncClient, url: str, model: str, text: str
     return Taken(first, tokens)
 
 
-async def measure(url: str, model: str, streams: int) -> tuple[float, float, int]:
-    """Return the seconds to the first token, tokens a second of all streams, and of a stream."""
-    conversation = Conversation.from_messages([Message.from_role_and_content(Role.USER, QUESTION)])
+def prompt(turn: int, stream: int) -> str:
+    """Return a prompt that no other stream has in any round."""
+    question = QUESTION.format(10 + turn, 10 + stream)
+    conversation = Conversation.from_messages([Message.from_role_and_content(Role.USER, question)])
     encoding = load_harmony_encoding("HarmonyGptOss")
-    text = encoding.decode(
+    return encoding.decode(
         encoding.render_conversation_for_completion(conversation, Role.ASSISTANT)
     )
+
+
+async def measure(url: str, model: str, texts: Sequence[str]) -> tuple[float, float, int]:
+    """Return the seconds to the first token, tokens a second of all streams, and of a stream."""
     async with httpx2.AsyncClient(timeout=300) as client:
         begin = time.perf_counter()
-        taken = await asyncio.gather(
-            *(completion(client, url, model, text) for _ in range(streams))
-        )
+        taken = await asyncio.gather(*(completion(client, url, model, text) for text in texts))
         seconds = time.perf_counter() - begin
     assert all(one.tokens > 10 for one in taken), taken
     tokens = sum(one.tokens for one in taken)
-    return statistics.median(one.first for one in taken), tokens / seconds, tokens // streams
+    return statistics.median(one.first for one in taken), tokens / seconds, tokens // len(texts)
 
 
 def main() -> None:
@@ -167,8 +170,10 @@ def main() -> None:
                 opened.enter_context(started(program.command(port), {}, urls[program]))
         for turn in range(arguments.rounds + 1):
             for streams in STREAMS:
+                # The streams of a round have other numbers than its one stream.
+                texts = [prompt(turn, stream + streams) for stream in range(streams)]
                 for program, url in urls.items():
-                    result = asyncio.run(measure(url, program.model, streams))
+                    result = asyncio.run(measure(url, program.model, texts))
                     if turn:  # the first warms up
                         found.setdefault((program.name, streams), []).append(result)
     print("| Program | Streams | Tokens of each | First token, ms | Tokens a second |")
