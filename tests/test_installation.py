@@ -7,17 +7,22 @@ import json
 import pickle
 import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 import gpt_oss_harmony
 import openai_harmony
 from gpt_oss_harmony import drop_in
-from gpt_oss_harmony.installation import DISTRIBUTION, missing_package
+from gpt_oss_harmony.installation import DISTRIBUTION, missing_package, requirement
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path(gpt_oss_harmony.__file__).parent
@@ -48,7 +53,39 @@ def test_errors_name_extras_that_exist() -> None:
 
 def test_the_text_for_a_missing_package() -> None:
     text = missing_package("keys need", ImportError(name="alembic"), "serve")
-    assert text == "keys need alembic; pip install 'gpt-oss-harmony[serve]'"
+    assert text == f"keys need alembic; pip install {requirement('serve')}"
+
+
+FOLDER = ROOT.resolve()
+ORIGINS = [
+    # what pip noted down, and what it gets
+    (None, "'gpt-oss-harmony[serve,tools]'"),
+    ({"url": FOLDER.as_uri(), "dir_info": {}}, f"'{FOLDER}[serve,tools]'"),
+    ({"url": FOLDER.as_uri(), "dir_info": {"editable": True}}, f"-e '{FOLDER}[serve,tools]'"),
+    ({"url": "file:///no/such/folder", "dir_info": {}}, "'gpt-oss-harmony[serve,tools]'"),
+    (
+        {"url": "file:///tmp/one.whl", "archive_info": {}},
+        "'gpt-oss-harmony[serve,tools] @ file:///tmp/one.whl'",
+    ),
+    (
+        {"url": "https://x.org/h", "vcs_info": {"vcs": "git", "commit_id": "12ab"}},
+        "'gpt-oss-harmony[serve,tools] @ git+https://x.org/h@12ab'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("origin", "required"), ORIGINS)
+def test_an_extra_is_installed_from_where_the_library_came(
+    origin: dict[str, Any] | None, required: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = None if origin is None else json.dumps(origin)
+    found = SimpleNamespace(read_text={"direct_url.json": noted}.__getitem__)
+    monkeypatch.setattr(metadata, "distribution", {"gpt-oss-harmony": found}.__getitem__)
+    assert requirement("serve,tools") == required
+    [wanted] = shlex.split(required.removeprefix("-e "))
+    path, bracket, _ = wanted.partition("[")
+    assert bracket
+    assert Path(path).is_dir() or Requirement(wanted).extras == {"serve", "tools"}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +101,7 @@ def test_the_text_for_a_missing_package() -> None:
 def test_a_package_without_its_extra_names_it(package: str, missing: str, extra: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from gpt_oss_harmony.{package} import *"
     last_line = run(ROOT, "-c", code).stderr.splitlines()[-1]
-    assert f"{missing}; pip install 'gpt-oss-harmony[{extra}]'" in last_line
+    assert f"{missing}; pip install {requirement(extra)}" in last_line
 
 
 # The drop-in

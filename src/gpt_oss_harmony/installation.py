@@ -11,6 +11,7 @@ __all__ = [
     "MissingPackageError",
     "missing_package",
     "needing_extra",
+    "requirement",
 ]
 
 DISTRIBUTION = "gpt-oss-harmony"
@@ -21,9 +22,37 @@ class MissingPackageError(ModuleNotFoundError, HarmonyError):
     """A package that only an extra installs is missing; the text names the extra."""
 
 
+def requirement(extras: str) -> str:
+    """Return what follows ``pip install`` for extras of this library, such as "serve,tools".
+
+    It is the name that an index has, or the folder or address that this copy was installed from,
+    which pip notes down (PEP 610): the extras are then those of the same copy.
+    """
+    import json
+    from importlib import metadata
+    from pathlib import Path
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    wanted = f"{DISTRIBUTION}[{extras}]"
+    try:
+        noted = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+        origin = json.loads(noted or "{}")
+    except (metadata.PackageNotFoundError, ValueError):
+        origin = {}
+    folder = url2pathname(urlsplit(origin.get("url", "")).path)
+    if "dir_info" in origin and Path(folder, "pyproject.toml").exists():
+        editable = "-e " if origin["dir_info"].get("editable") else ""
+        return f"{editable}'{folder}[{extras}]'"
+    if "vcs_info" in origin:
+        version = origin["vcs_info"]
+        return f"'{wanted} @ {version['vcs']}+{origin['url']}@{version['commit_id']}'"
+    return f"'{wanted} @ {origin['url']}'" if "archive_info" in origin else f"'{wanted}'"
+
+
 def missing_package(need: str, error: ImportError, extra: str) -> str:
     """Return an error's text: the `need`, such as "keys need", and how to install the package."""
-    return f"{need} {error.name}; pip install '{DISTRIBUTION}[{extra}]'"
+    return f"{need} {error.name}; pip install {requirement(extra)}"
 
 
 @contextmanager

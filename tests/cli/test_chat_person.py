@@ -35,6 +35,7 @@ from gpt_oss_harmony.cli.chat_terminal import (
 from gpt_oss_harmony.cli.command import command_line
 from gpt_oss_harmony.cli.input import UsageError
 from gpt_oss_harmony.cli.output import Output
+from gpt_oss_harmony.installation import requirement
 from support.terminals import Terminal
 
 ENTER, ALT_ENTER, LEFT = "\r", "\x1b\r", "\x1b[D"
@@ -187,7 +188,7 @@ def test_a_terminal_without_the_extra_has_a_plain_prompt_and_a_hint(
     person = find_person(Output(), SLASH_COMMANDS, keeps_history=False)
     assert type(person) is Person
     error = capsys.readouterr().err
-    assert error.endswith("pip install 'gpt-oss-harmony[terminal]'\n")
+    assert error.endswith(f"pip install {requirement('terminal')}\n")
     assert error.count("\n") == 1
     assert [person.ask_question() for _ in range(3)] == ["hi", "one\ntwo", None]
 

@@ -19,12 +19,14 @@ import pytest
 from gpt_oss_harmony import Conversation
 from gpt_oss_harmony.cli import main
 from gpt_oss_harmony.cli.chat import server_url
+from gpt_oss_harmony.installation import requirement
 from support.chat_api import Script, ScriptedApi, called, serving
 from support.terminals import Terminal, Watched
 
 TOOL = {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}
 BARE = {"name": "later"}
 HELLO = {"content": "Hello!"}
+ASKED = "type what the function returns; Ctrl-D or /new takes the question back\n"
 TAKEN_BACK = " (the question is taken back)\n"
 
 
@@ -317,7 +319,7 @@ def test_a_wrong_model_is_known_before_the_first_question(api: ScriptedApi, talk
 
 def test_servers_need_an_extra(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gpt_oss_harmony.cli.chat_server", None)
-    assert "pip install 'gpt-oss-harmony[http]'" in talk("hi\n").err
+    assert f"pip install {requirement('http')}" in talk("hi\n").err
 
 
 @pytest.mark.parametrize("by", ["option", "environment"])
@@ -453,8 +455,28 @@ def test_what_was_answered_before_a_stream_broke_is_kept(
 def test_a_call_without_a_result_is_taken_back(api: ScriptedApi, talk: Talk) -> None:
     api.says(*called(0, "c1", "now", "{}"))
     assert talk("a\n", person=True).out == (
-        f"[call of functions.now]\n{{}}\nno result of functions.now{TAKEN_BACK}"
+        f"[call of functions.now]\n{{}}\n{ASKED}no result of functions.now{TAKEN_BACK}"
     )
+
+
+def test_a_command_in_the_place_of_a_result_is_run(api: ScriptedApi, talk: Talk) -> None:
+    api.says(HELLO)
+    api.says(*called(0, "c1", "now", "{}"))
+    api.says(HELLO)
+    assert talk("a\nb\n/new\nc\n", person=True).out == (
+        f"Hello!\n[call of functions.now]\n{{}}\n{ASKED}no result of functions.now{TAKEN_BACK}"
+        "a new conversation\nHello!\n"
+    )
+    assert api.messages[-1] == [user("c")]
+
+
+def test_a_program_may_answer_a_call_with_the_text_of_a_command(
+    api: ScriptedApi, talk: Talk
+) -> None:
+    api.says(*called(0, "c1", "now", "{}"))
+    api.says(HELLO)
+    assert talk("b\n/new\n").err == ""
+    assert api.messages[-1][-1]["content"] == "/new"
 
 
 def test_a_call_of_nothing(api: ScriptedApi, talk: Talk) -> None:
@@ -524,7 +546,7 @@ def test_ctrl_c_at_a_prompt(
     assert main(["chat", api.url]) == 0
     assert capsys.readouterr().out == (
         "\nCtrl-D or /quit ends the chat\n[call of functions.now]\n{}\n"
-        f"stopped{TAKEN_BACK}Hello!\n"
+        f"{ASKED}stopped{TAKEN_BACK}Hello!\n"
     )
     assert api.messages[-1] == [user("b")]
 

@@ -15,6 +15,7 @@ import pytest
 
 from gpt_oss_harmony import Message, ToolNamespaceConfig
 from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.installation import requirement
 from gpt_oss_harmony.tools.mcp.mcp_tool import McpSession
 from gpt_oss_harmony.tools.python.sandbox import SandboxError
 from gpt_oss_harmony.tools.tool import Attachment, Tool, ToolMessage, tool_message
@@ -292,7 +293,7 @@ def test_the_extra_is_named(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     assert main(["chat", option]) == 1
-    assert "pip install 'gpt-oss-harmony[tools]'" in capsys.readouterr().err
+    assert f"pip install {requirement('tools')}" in capsys.readouterr().err
 
 
 def test_tools_are_closed_where_the_next_one_fails(

@@ -15,6 +15,7 @@ from gpt_oss_harmony.cli import doctor, main
 from gpt_oss_harmony.cli.doctor import Finding, examine
 from gpt_oss_harmony.engines.memory_plan import PUBLISHED_FIGURES
 from gpt_oss_harmony.engines.placement import Device, Machine
+from gpt_oss_harmony.installation import requirement
 
 GB = 10**9
 OPTIONS: dict[str, Any] = {"max_requests": 16}
@@ -92,11 +93,11 @@ def test_a_port_in_use_and_a_missing_extra_are_errors(monkeypatch: pytest.Monkey
     assert by_topic(found, "port")[0].level == "error"
     monkeypatch.setattr(doctor, "_version", {"torch": "2.13.0+cpu"}.get)
     (missing,) = by_topic(findings("http://localhost:8000", H100), "extra serve")
-    assert (missing.level, missing.remedy) == ("error", "pip install 'gpt-oss-harmony[serve]'")
+    assert (missing.level, missing.remedy) == ("error", f"pip install {requirement('serve')}")
     assert "fastapi, h11, httpx2, " in missing.text
     assert missing.text.endswith(" are missing")
     remedies = {finding.remedy for finding in findings("openai/gpt-oss-20b", H100)} - {""}
-    assert remedies == {"pip install 'gpt-oss-harmony[serve,transformers]'"}  # one command
+    assert remedies == {f"pip install {requirement('serve,transformers')}"}  # one command
 
 
 def test_the_packages_of_the_extras_are_those_of_the_project() -> None:

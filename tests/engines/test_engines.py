@@ -106,6 +106,7 @@ def test_engines_are_imported_when_they_are_used() -> None:
     program = """
 import sys
 import gpt_oss_harmony.engines as engines
+from gpt_oss_harmony.installation import requirement
 
 assert not {"torch", "transformers", "httpx2"} & set(sys.modules)
 assert engines.VllmEngine.__name__ == "VllmEngine"
@@ -115,7 +116,7 @@ sys.modules["torch"] = None
 try:
     engines.TransformersEngine
 except ImportError as error:
-    assert "pip install 'gpt-oss-harmony[transformers]'" in str(error), error
+    assert f"pip install {requirement('transformers')}" in str(error), error
 else:
     raise AssertionError
 """

@@ -18,6 +18,7 @@ from gpt_oss_harmony import Conversation, DeveloperContent, Message, Role, ToolD
 from gpt_oss_harmony.engines import Engine, EngineError, Sampling, open_engine
 from gpt_oss_harmony.engines.demo_model import demo_model_folder
 from gpt_oss_harmony.grammar import Matcher, TurnOptions, turn_grammar
+from gpt_oss_harmony.installation import requirement
 from support.engine_contract import CHECKS, ENCODING, OPEN_PROMPT, PROMPT, SHORT_TURN, Check, sample
 
 WRITER = Path(__file__).parents[2] / "scripts" / "demo_model" / "gguf_file.py"
@@ -337,5 +338,5 @@ def test_without_the_packages_the_extras_are_named(
         monkeypatch.setitem(sys.modules, name, None)
     for module in ("gguf_engine", "mlx_engine", "mlx_batching", "mlx_sampling"):
         monkeypatch.delitem(sys.modules, f"gpt_oss_harmony.engines.{module}", raising=False)
-    assert "pip install 'gpt-oss-harmony[llamacpp]'" in failure(gguf_file)
-    assert "pip install 'gpt-oss-harmony[mlx]'" in failure("demo", engine="mlx")
+    assert f"pip install {requirement('llamacpp')}" in failure(gguf_file)
+    assert f"pip install {requirement('mlx')}" in failure("demo", engine="mlx")

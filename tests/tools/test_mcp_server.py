@@ -24,6 +24,7 @@ from mcp.types import BlobResourceContents, EmbeddedResource, ImageContent, Text
 
 from gpt_oss_harmony import Message, ToolNamespaceConfig
 from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.installation import requirement
 from gpt_oss_harmony.tools.browser import Browser, LocalIndex
 from gpt_oss_harmony.tools.mcp import (
     KeyGate,
@@ -382,4 +383,4 @@ def test_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "gpt_oss_harmony.tools.mcp", None)
     assert main(["mcp", "--python"]) == 1
-    assert "pip install 'gpt-oss-harmony[tools]'" in capsys.readouterr().err
+    assert f"pip install {requirement('tools')}" in capsys.readouterr().err

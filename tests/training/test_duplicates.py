@@ -23,6 +23,7 @@ from support.examples import examples
 np = pytest.importorskip("numpy")
 pq = pytest.importorskip("pyarrow.parquet")
 
+from gpt_oss_harmony.installation import requirement  # noqa: E402
 from gpt_oss_harmony.training.files import PrepareSettings, Progress, prepare  # noqa: E402
 from gpt_oss_harmony.training.files.duplicates import (  # noqa: E402
     ShardDuplicates,
@@ -430,7 +431,7 @@ def test_near_duplicates_need_a_package(
     source = write(tmp_path / "rows.jsonl", [A])
     run = ["prepare", str(source), "--output", str(tmp_path / "out"), "--deduplicate", "near"]
     assert main(run) == 1
-    assert "near duplicates need rensa; pip install 'gpt-oss-harmony[dedup]'" in (
+    assert f"near duplicates need rensa; pip install {requirement('dedup')}" in (
         capsys.readouterr().err
     )
     with pytest.raises(ValueError, match=r"from 0.1 to 1, not 2"):

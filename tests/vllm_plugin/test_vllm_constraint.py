@@ -11,6 +11,7 @@ import pytest
 
 from gpt_oss_harmony import load_harmony_encoding
 from gpt_oss_harmony.grammar import Matcher
+from gpt_oss_harmony.installation import requirement
 from gpt_oss_harmony_vllm.constraint import constrain
 from gpt_oss_harmony_vllm.patches import patch_parser
 from gpt_oss_harmony_vllm.settings import Settings
@@ -172,7 +173,7 @@ def test_a_missing_package_is_named(
     monkeypatch.setattr("gpt_oss_harmony_vllm.parser.constrain", without)
     request = parser_type(None, STRICT).adjust_request(Request(tools=STRICT))
     assert request.structured_outputs.structural_tag == "vLLM's own"
-    assert "pip install 'gpt-oss-harmony[grammar]'" in caplog.text
+    assert f"pip install {requirement('grammar')}" in caplog.text
 
 
 def test_keywords_that_are_not_enforced_are_logged_once(

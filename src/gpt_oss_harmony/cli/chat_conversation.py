@@ -49,6 +49,7 @@ _HELP = f"""\
 A question may have several lines, if \"\"\" stands before and after them.
 Ctrl-C stops an answer."""
 
+_COMMANDS = {*SLASH_COMMANDS, "/clear", "/exit"}
 _END_WORDS = ("exit", "quit")
 _COMMAND = re.compile(r"/[a-z]*", re.ASCII)
 _STYLES: dict[str, Style] = {"analysis": "marker"}  # reasoning is faint
@@ -84,6 +85,7 @@ class ChatConversation:
         self._shows_reasoning = shows_reasoning
         self._failures = 0
         self._over = False
+        self._command: str | None = None  # typed where a result was asked for
 
     def run(self) -> None:
         """Read lines until the end; raises `InputError` if a line of a pipe failed."""
@@ -95,12 +97,13 @@ class ChatConversation:
     def _read_lines(self) -> None:
         while not self._over:
             try:
-                question = self._person.ask_question()
+                question = self._command or self._person.ask_question()
             except KeyboardInterrupt:
                 if not self._person.has_keyboard:
                     raise
                 self._output.line("\nCtrl-D or /quit ends the chat", "marker")
                 continue
+            self._command = None
             if question is None:
                 return
             if question.strip():
@@ -278,11 +281,15 @@ class ChatConversation:
     def _results_of(self, call: Message) -> list[Message]:
         """Run the called tool, or ask the person for the result.
 
-        Raises `KeyboardInterrupt`, and `EOFError` at the end of input.
+        Raises `KeyboardInterrupt`, and `EOFError` at the end of input and for a command, which
+        then comes next.
         """
         if not self._tools.accept(call.recipient):
             name = call.recipient or ""
+            self._note("type what the function returns; Ctrl-D or /new takes the question back")
             text = self._person.ask_result(name)
+            if self._person.has_keyboard and (text or "").partition(" ")[0] in _COMMANDS:
+                self._command, text = text, None
             if text is None:
                 raise EOFError(f"no result of {name}")
             message = Message.from_author_and_content(Author.new(Role.TOOL, name), text)

@@ -24,7 +24,7 @@ from ..engines.local_memory import machine_memory, plan_local_memory
 from ..engines.memory_plan import PUBLISHED_FIGURES, ModelFigures, gigabytes
 from ..engines.model_names import ModelSource, find_source, is_url
 from ..engines.placement import Machine, Placement, place
-from ..installation import DISTRIBUTION, VERSION
+from ..installation import DISTRIBUTION, VERSION, requirement
 from ..tokens.encoder import CHOICE
 from ..tokens.tokenizer import load_tokenizer
 from .command import Command
@@ -151,7 +151,7 @@ def examine(
     needed = ("serve",) if source is None else ("serve", source.engine)
     problems = {extra: text for extra in needed if (text := "; ".join(_problems(extra)))}
     for extra, text in problems.items():
-        remedy = f"pip install '{DISTRIBUTION}[{','.join(problems)}]'"
+        remedy = f"pip install {requirement(','.join(problems))}"
         yield Finding("error", f"extra {extra}", text, remedy)
     yield from _serving_engines(versions)
     if is_url(model):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from ....errors import HarmonyError
-from ....installation import DISTRIBUTION
+from ....installation import requirement
 from .agent import MODULES
 from .limits import Limits
 
@@ -85,10 +85,10 @@ def find_python(program: str | None = None) -> PythonEnvironment:
         raise SandboxError(f"{program} is not a Python that runs: {error}") from error
     if probed["missing"]:
         is_ours = program == os.path.abspath(sys.executable)
-        packages = f'"{DISTRIBUTION}[tools]"' if is_ours else "ipykernel jupyter_client"
+        packages = requirement("tools") if is_ours else "ipykernel jupyter_client"
         raise SandboxError(
             f"the Python of the notebook, {program}, lacks {' and '.join(probed['missing'])}: "
-            f"run '{program} -m pip install {packages}'"
+            f"run: {program} -m pip install {packages}"
         )
     needed = {os.path.abspath(path) for path in probed["needed"]}
     needed |= {os.path.realpath(path) for path in needed}
