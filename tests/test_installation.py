@@ -287,6 +287,7 @@ def test_what_windows_lacks_is_called_behind_a_guard() -> None:
         assert not called or any(guard in text for guard in GUARDS), (name, called)
 
 
+@pytest.mark.slow
 def test_the_package_is_imported_where_posix_is_missing() -> None:
     """Only for our own files: the modules of other packages ask for the system, which is Linux."""
     hidden = sorted(POSIX_ONLY - {"posix"})

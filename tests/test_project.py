@@ -212,6 +212,7 @@ def test_what_is_checked_is_the_commit_of_the_tag(
     assert capsys.readouterr().out == "ok  what is not committed is not in the release\n"
 
 
+@pytest.mark.slow
 def test_the_installed_distributions_pass_the_conformance_kit(tmp_path: Path) -> None:
     pytest.importorskip("openai_harmony", reason="needs the four distributions")
     programs = Path(sys.executable).parent

@@ -31,8 +31,7 @@ def requirement(extras: str) -> str:
     import json
     from importlib import metadata
     from pathlib import Path
-    from urllib.parse import urlsplit
-    from urllib.request import url2pathname
+    from urllib.parse import unquote, urlsplit
 
     wanted = f"{DISTRIBUTION}[{extras}]"
     try:
@@ -40,7 +39,9 @@ def requirement(extras: str) -> str:
         origin = json.loads(noted or "{}")
     except (metadata.PackageNotFoundError, ValueError):
         origin = {}
-    folder = url2pathname(urlsplit(origin.get("url", "")).path)
+    folder = unquote(urlsplit(origin.get("url", "")).path)
+    if folder[2:3] == ":":
+        folder = folder[1:]  # the drive of Windows
     if "dir_info" in origin and Path(folder, "pyproject.toml").exists():
         editable = "-e " if origin["dir_info"].get("editable") else ""
         return f"{editable}'{folder}[{extras}]'"
@@ -62,7 +63,7 @@ def needing_extra(need: str, extra: str) -> Generator[None, None, None]:
     >>> with needing_extra("keys need", "serve"):  # doctest: +ELLIPSIS
     ...     import no_such_package
     Traceback (most recent call last):
-    gpt_oss_harmony.installation.MissingPackageError: keys need no_such_package; pip install '...'
+    gpt_oss_harmony.installation.MissingPackageError: keys need no_such_package; pip install ...
     """
     try:
         yield

@@ -62,6 +62,7 @@ def test_a_server_stops_within_a_step(kind: str) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_stream_stops_as_well() -> None:
     async def run() -> None:
         async with serving("llama.cpp", stream=False) as (server, engine):
@@ -116,6 +117,7 @@ def test_a_server_that_vanishes(kind: str, after: int) -> None:
     assert server.counts.requests == (1 if after else 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SERVERS)
 @pytest.mark.parametrize("after", [0, 3])
 def test_a_server_that_hangs(kind: str, after: int) -> None:
@@ -612,6 +614,7 @@ def test_event_streams(size: int) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_comments_are_signs_of_life() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

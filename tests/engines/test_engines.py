@@ -71,6 +71,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[HeldSampler]]:
     HeldSampler.go.set()
 
 
+@pytest.mark.slow
 def test_a_sampler_is_made_off_the_event_loop(
     loop: asyncio.AbstractEventLoop, demo: Engine, held: type[HeldSampler]
 ) -> None:

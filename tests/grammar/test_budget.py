@@ -118,6 +118,7 @@ def test_every_format_can_be_followed(name: str) -> None:
     assert try_schema(json.dumps(schema)).succeeds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_what_is_enforced_is_followed_with_the_fuel_of_engines(name: str) -> None:
     schema = enforceable_schema(FOLLOWED[name])

@@ -163,6 +163,7 @@ def bounded_integers(count: int, seed: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_too_many_bounds_are_loosened_and_named() -> None:
     left_out = compiled(bounded_integers(1_000, 1))
     assert left_out == ("response_format#",)

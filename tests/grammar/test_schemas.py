@@ -563,6 +563,7 @@ def test_long_chains_of_references_are_enforced_or_refused() -> None:
             enforceable_schema(schema)
 
 
+@pytest.mark.slow
 def test_schemas_that_would_grow_without_bounds_are_refused() -> None:
     choices = [
         {"anyOf": [{"type": "object", "required": [f"{at}_{one}"]} for one in range(4)]}

@@ -89,6 +89,7 @@ SOURCES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 def test_programs_print_what_the_page_shows(source: dict[str, Any]) -> None:
     """Run as their reader would run them: by an interpreter that knows nothing."""

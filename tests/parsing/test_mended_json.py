@@ -224,6 +224,7 @@ def test_partial_json_mends_at_its_end() -> None:
         cut.finish()
 
 
+@pytest.mark.slow
 def test_hostile_text_takes_linear_time() -> None:
     for unit in ("{'", "[", '{"a":', "/*", '"', "\\", "'a' ", "},", "{{", '"a" "b" '):
         mend_json("{" + unit * 50_000)

@@ -220,6 +220,7 @@ def test_an_answer_behind_whole_code_is_shown(answer: str, ending: str, code: st
     assert (last.channel, last.text) == ("final", answer)
 
 
+@pytest.mark.slow
 def test_code_of_any_length_is_read_once() -> None:
     """Quotes that nothing closes, brackets, and tokens that wait: hours, if it were quadratic."""
     tokens = ENCODING.encode("<|channel|>analysis to=python code<|message|>", allowed_special="all")

@@ -329,6 +329,7 @@ def test_a_busy_server_answers_later(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(engine.prompts) == 2
 
 
+@pytest.mark.slow
 def test_the_next_server_goes_on_and_asks_nothing_twice(database_url: str) -> None:
     settings = Settings(database=database_url, max_running=2, shutdown_seconds=0)
     engine = ScriptedEngine(FINAL, NO_END)
@@ -345,6 +346,7 @@ def test_the_next_server_goes_on_and_asks_nothing_twice(database_url: str) -> No
         assert ended(theirs, waiting.id).request_counts.succeeded == 1
 
 
+@pytest.mark.slow
 def test_requests_without_an_answer_expire(database_url: str) -> None:
     settings = Settings(database=database_url, max_running=2, shutdown_seconds=0)
     with (

@@ -605,6 +605,7 @@ def test_queries_and_forms_have_the_fields_of_the_sdks() -> None:
         assert set(fields_of(params)) - known <= UNREAD.keys(), path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", APIS)
 def test_no_field_is_accepted_in_silence(api: str, tmp_path: Path) -> None:
     engine = Script()

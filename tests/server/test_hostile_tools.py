@@ -141,6 +141,7 @@ OBSTINATE = ["/endless", "/bomb", "/drip", "/headers", "/deep", "/huge", "/loop"
              "/to-metadata", "/to-nowhere", "/damaged-gzip", "/missing", "/picture"]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", OBSTINATE)
 def test_no_page_stops_a_response(site: Site, path: str) -> None:
     limits = WebLimits(seconds=2, patience=1, size=MEBIBYTE, reading_seconds=3, characters=10_000)
@@ -185,6 +186,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 def test_files_of_a_live_notebook_are_served_to_their_owner_alone() -> None:
     engine = WatchedEngine(

@@ -417,6 +417,7 @@ def test_stored_arguments_win_over_those_of_the_client(
     assert (called["name"], called["arguments"]) == ("get-time", '{"text": "now"}')
 
 
+@pytest.mark.slow
 def test_an_approval_may_be_given_to_another_server(empty_postgres: str) -> None:
     engine = RoomyEngine()
     there = RoomyEngine(answer("Noon."))

@@ -43,6 +43,7 @@ def paths(client: TestClient) -> list[tuple[str, str]]:
     return [*operations, ("GET", "/"), ("GET", "/openapi.json"), ("POST", "/inspector/api/render")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOREIGN)
 def test_no_operation_answers_a_foreign_page(name: str) -> None:
     with serving() as client:
@@ -212,6 +213,7 @@ def test_a_server_gives_a_client_a_time_to_ask() -> None:
 FLOOD = 300  # more than one key may have
 
 
+@pytest.mark.slow
 def test_a_flood_of_websockets_leaves_room_for_others() -> None:
     """Open and silent, or with half of a request: others are answered, and all end together."""
     keys = ("of the flood", "of another")

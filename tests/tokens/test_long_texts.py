@@ -50,6 +50,7 @@ LONG_TEXTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", LONG_TEXTS.values(), ids=LONG_TEXTS)
 def test_a_million_characters_come_back(text: str) -> None:
     assert ENCODING.decode(ENCODING.encode(text)) == text

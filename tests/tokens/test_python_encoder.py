@@ -60,6 +60,7 @@ def test_long_words_are_merged_as_tiktoken_does(text: str) -> None:
     assert PYTHON.encode(text) == TIKTOKEN.encode(text)
 
 
+@pytest.mark.slow
 def test_the_table_has_the_class_of_every_character() -> None:
     """A release of tiktoken with another Unicode needs another table: run the script."""
     assert TABLE["runs"]() == RUNS

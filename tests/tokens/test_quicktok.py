@@ -66,6 +66,7 @@ def test_tiktoken_encodes_what_quicktok_reads_otherwise(text: str) -> None:
     assert [list(tokens) for tokens in QUICK.encode_many(["hi", text])] == [[3686], expected]
 
 
+@pytest.mark.slow
 def test_every_character_is_in_the_class_that_it_has_for_tiktoken() -> None:
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     ordinary = [one for one in characters if not quicktok_core._OTHER_CLASSES.match(one)]

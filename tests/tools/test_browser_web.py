@@ -419,6 +419,7 @@ def test_a_limit_of_characters_has_room_for_the_address() -> None:
         WebLimits(characters=1_999)
 
 
+@pytest.mark.slow
 def test_html_that_takes_quadratic_time_ends_its_process_alone(site: Site) -> None:
     pages = web(WebLimits(reading_seconds=2))
     assert "takes" in refused(pages, site.url("/deep"))

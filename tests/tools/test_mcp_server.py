@@ -244,6 +244,7 @@ def test_who_is_refused() -> None:
     asyncio.run(flow())
 
 
+@pytest.mark.slow
 def test_a_namespace_of_a_url_outlives_the_server() -> None:
     async def flow() -> None:
         async with served(Notebook()) as url:

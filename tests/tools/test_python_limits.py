@@ -111,6 +111,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 def test_no_agent_gets_more_out_than_the_limits(lie: str) -> None:
     limits = replace(SETTINGS, attachments=7, state_bytes=50_000)
@@ -156,6 +157,7 @@ MAKE = {
 }
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 @pytest.mark.parametrize(
     ("folder", "what"),
@@ -174,6 +176,7 @@ def test_the_number_of_files_is_limited(folder: str, what: str) -> None:
         assert begun.text("len(os.listdir('/mnt/data')) if 'os' in dir() else 0").endswith("0")
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 def test_files_up_to_the_limit_are_no_problem() -> None:
     with conversation(limits=replace(SETTINGS.limits, files=700)) as begun:
@@ -220,6 +223,7 @@ SPENDING = {
 }
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 @pytest.mark.parametrize("code", SPENDING.values(), ids=SPENDING)
 def test_processor_time_is_limited(code: str) -> None:
@@ -270,6 +274,7 @@ OF_THE_KERNEL = {
 }
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 @pytest.mark.parametrize("code", OF_THE_KERNEL.values(), ids=OF_THE_KERNEL)
 def test_memory_of_the_kernel_is_limited(code: str) -> None:

@@ -213,6 +213,7 @@ def test_code_that_takes_too_long_is_interrupted(patient: Conversation) -> None:
     assert patient.text("x") == "'kept'"
 
 
+@pytest.mark.slow
 def test_code_that_does_not_stop_is_ended_and_the_state_is_gone(stern: Conversation) -> None:
     stern.run("open('kept.txt', 'w').write('kept')\nx = 1")
     text = stern.text(IGNORE_INTERRUPTS + "print('begun', flush=True)\nwhile True: pass", 2)
@@ -222,6 +223,7 @@ def test_code_that_does_not_stop_is_ended_and_the_state_is_gone(stern: Conversat
     assert stern.text("open('kept.txt').read()") == "'kept'"
 
 
+@pytest.mark.slow
 def test_endless_output_is_ended_and_fills_no_memory(patient: Conversation) -> None:
     text = patient.text("while True: print('y' * 1_000_000)", seconds=2)
     assert text.startswith("yyyy")
@@ -231,6 +233,7 @@ def test_endless_output_is_ended_and_fills_no_memory(patient: Conversation) -> N
     assert int(patient.text(peak)) < 300  # MiB
 
 
+@pytest.mark.slow
 def test_a_stopped_kernel_is_ended(stern: Conversation) -> None:
     stopped = "import os, signal; os.kill(0, signal.SIGSTOP)"
     assert "The code was ended" in stern.text(stopped, seconds=2)
@@ -346,6 +349,7 @@ def test_all_in_use_is_told() -> None:
         assert begun.text("2") == "2"
 
 
+@pytest.mark.slow
 def test_an_unused_notebook_makes_place() -> None:
     with conversation(notebooks=1, settled_seconds=0) as begun:
         begun.run("x = 1\nopen('a.txt', 'w').write('kept')")
@@ -422,6 +426,7 @@ def test_a_call_whose_caller_is_gone_displaces_nothing() -> None:
     assert asyncio.run(left()) == 1
 
 
+@pytest.mark.slow
 def test_an_idle_notebook_gives_way_to_another_owner_and_keeps_its_files() -> None:
     with conversation(notebooks=2, settled_seconds=5) as begun:
         begun.run("open('a.txt', 'w').write('kept')")
@@ -507,6 +512,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_server_that_is_killed() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", SERVER],

@@ -8,6 +8,7 @@ import io
 import json
 import operator
 import os
+import re
 import select
 import struct
 import sys
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpt_oss_harmony.installation import requirement
 from gpt_oss_harmony.tools.python.sandbox import (
     Container,
     Isolation,
@@ -151,11 +153,11 @@ def test_a_sandbox_needs_a_python_with_a_kernel(
         find_python(str(program))
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     program.chmod(0o755)
-    with pytest.raises(SandboxError, match=r"lacks .*: run .* install ipykernel jupyter_client'"):
+    with pytest.raises(SandboxError, match=r"lacks .*: run: .* install ipykernel jupyter_client$"):
         find_python(str(program))
     monkeypatch.setattr(sys, "executable", str(program))
     with pytest.raises(
-        SandboxError, match=r"""lacks .*: run .* install "gpt-oss-harmony.tools."'"""
+        SandboxError, match=rf"lacks .*: run: .* install {re.escape(requirement('tools'))}$"
     ):
         find_python()
 

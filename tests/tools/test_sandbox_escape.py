@@ -350,6 +350,7 @@ _ = os.read(ready, 1)
 """
 
 
+@pytest.mark.slow
 def test_leaves_nothing_running() -> None:
     before = process_tree(os.getpid())
     with conversation(grace_seconds=0.1) as begun:

@@ -265,6 +265,7 @@ def ends_by_itself(begun: Conversation, code: str) -> bool:
     raise AssertionError(f"a process runs between two calls: {states}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "has_filter"), CONTINUED.values(), ids=CONTINUED)
 def test_a_sandbox_whose_code_runs_between_calls_is_ended(
     code: str, has_filter: bool, monkeypatch: pytest.MonkeyPatch
@@ -359,6 +360,7 @@ END_FRUITLESS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", RUNNING_ON.values(), ids=RUNNING_ON)
 @pytest.mark.parametrize("when", ["between calls", "during a call"])
 @pytest.mark.parametrize("walls", WALLS.values(), ids=WALLS)

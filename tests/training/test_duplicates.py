@@ -345,6 +345,7 @@ def stopping(after: int) -> Runner:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", [lambda path: path / "out", lambda _: "memory://duplicates"])
 def test_it_goes_on_from_wherever_it_was_interrupted(
     tmp_path: Path, chosen: PrepareSettings, to: Callable[[Path], Any]

@@ -726,6 +726,7 @@ def check_rows_that_are_in_ray(folder: Path, pack: bool) -> None:
     assert entry["row"] == {"messages": bad["messages"]}
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     long = conversation("suf")
     long.messages[1] = spoken(" a" * 10_000, "analysis")
@@ -910,6 +911,7 @@ def test_addresses_give_the_same_as_files(tmp_path: Path, name: str, is_folder: 
         prepare(source, tmp_path / "two", workers=1, chunk_bytes=2000)
 
 
+@pytest.mark.slow
 def test_processes_read_an_address(tmp_path: Path) -> None:
     local = write_jsonl(tmp_path / "rows.jsonl", ROWS * 3)
     prepare(local, tmp_path / "one", workers=1, chunk_bytes=2000)
@@ -964,6 +966,7 @@ def downloaded(address: str, to: Path) -> Path:
     return to
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["memory", "file"])
 def test_an_output_at_an_address_is_that_of_a_folder(tmp_path: Path, scheme: str) -> None:
     """Memory is a store without folders, in this process; files are seen by two processes."""

@@ -92,6 +92,7 @@ def test_a_turn_has_few_frames_and_all_are_read(turns: list[int], kind: str) -> 
     assert max(turns) <= MOST
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_no_pongs_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise they would fill the memory of the server."""
     waiting: list[int] = []
