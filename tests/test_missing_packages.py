@@ -92,7 +92,9 @@ def test_it_fails_where_everything_must_run(
 @pytest.mark.parametrize("name", THAT_SKIP)
 def test_one_that_skips_itself_is_skipped(project: pytest.Pytester, name: str) -> None:
     project.makepyfile(**{name: THAT_SKIP[name]})
-    project.runpytest_inprocess().assert_outcomes(skipped=1)
+    result = project.runpytest_inprocess()
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*not installed: nowhere. `make test`*install them*"])
 
 
 @pytest.mark.parametrize(

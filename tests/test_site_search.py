@@ -95,6 +95,12 @@ FOUND = {
     "parallel tool calls": "guides/structured-output",
     "continue final message": "guides/messages",
     "python 3.9": "start",
+    "license": "start",
+    "licence": "start",
+    "finetune": "guides/training-data",
+    "function calling": "guides/structured-output",
+    "logprobs": "reference/server",
+    "JSON schema unsupported": "reference/json-schema",
 }
 """What people type, and the page that must be among the first three."""
 
@@ -104,6 +110,8 @@ FIRST = {
     "StreamableParser": "reference/api/parser",
     "render_conversation_for_completion": "reference/api/encoding",
     "max_tokens": "guides/sampling-loop",
+    "openai-harmony migrate": "start/switch",
+    "migrate": "start/switch",
 }
 """Names, and the page that must be the first."""
 

@@ -100,6 +100,20 @@ def test_a_port_in_use_and_a_missing_extra_are_errors(monkeypatch: pytest.Monkey
     assert remedies == {f"pip install {requirement('serve,transformers')}"}  # one command
 
 
+def test_a_database_that_another_server_uses_is_an_error(tmp_path: Path) -> None:
+    pytest.importorskip("sqlalchemy")
+    from gpt_oss_harmony.server.store import Store
+
+    database = tmp_path / "state" / "gpt-oss-harmony" / "responses.db"
+    assert not by_topic(findings("demo", H100), "database")
+    with Store(f"sqlite:///{database}") as store:
+        store.start_serving()
+        (used,) = by_topic(findings("demo", H100), "database")
+    assert (used.level, used.text) == ("error", f"another server uses the database {database}")
+    assert "--database" in used.remedy
+    assert not by_topic(findings("demo", H100), "database")
+
+
 def test_the_packages_of_the_extras_are_those_of_the_project() -> None:
     assert doctor._required("http").keys() == {"httpx2", "jsonschema-rs", "llguidance"}
     assert {"torch", "transformers", "numpy"} < doctor._required("transformers").keys()

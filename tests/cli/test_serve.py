@@ -61,7 +61,7 @@ def test_it_starts_answers_ends_and_remembers(tmp_path: Path, cache: Path) -> No
         path = tmp_path / "gpt-oss-harmony" / "responses.db"
         assert storing == f"storing responses in the SQLite file {path}\n"
         assert loading == "loading demo ...\n"
-        assert described.startswith("demo: a toy of 2 MB that knows sums")
+        assert described.startswith("demo: a toy of 2 MB for sums")
         assert described.endswith("float32 in NumPy on one core; 4,096 tokens of context\n")
         assert serving_line == f"serving demo at {server.url}\n"
         assert [model.id for model in client.models.list()] == ["tiny", "demo"]

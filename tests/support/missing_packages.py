@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -34,6 +34,8 @@ NOT_OURS = frozenset({"megatron", "renderers", "tinker_cookbook", "verl"})
 
 NEWER_PYTHON = frozenset({"agents", "peft", "ray", "trl"} if sys.version_info < (3, 11) else ())
 """Packages that the extras bring for a newer Python than this one."""
+
+_IMPORTORSKIP = pytest.importorskip
 
 
 class MissingPackages(MetaPathFinder):
@@ -60,6 +62,15 @@ class MissingPackages(MetaPathFinder):
         if package not in OURS and frame.f_code.co_filename.startswith(self._folders):
             self._missing.add(package)
         return None
+
+    def importorskip(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """Do what `pytest.importorskip` does, and note the package for the line at the end."""
+        try:
+            return _IMPORTORSKIP(name, *arguments, **options)
+        except pytest.skip.Exception:
+            package = name.partition(".")[0]
+            self._skipped += {package} - {*OURS, *NOT_OURS}
+            raise
 
     def _skip(self, report: pytest.CollectReport | pytest.TestReport, path: Path) -> None:
         if report.failed and self._missing:
@@ -108,18 +119,21 @@ class MissingPackages(MetaPathFinder):
             )
 
 
+def _replace_importorskip(config: pytest.Config, replacement: Callable[..., Any]) -> None:
+    before = pytest.importorskip
+    vars(pytest)["importorskip"] = replacement
+    config.add_cleanup(lambda: vars(pytest).update(importorskip=before))
+
+
 def _import_all(config: pytest.Config) -> None:
     """Let `pytest.importorskip` skip nothing that the extras bring."""
-    importorskip = pytest.importorskip
 
     def imported(name: str, *arguments: Any, **options: Any) -> Any:
-        may_be_missing = name.partition(".")[0] in NOT_OURS | NEWER_PYTHON
-        if may_be_missing or not os.environ.get("HARMONY_TEST_ALL"):
-            return importorskip(name, *arguments, **options)
+        if name.partition(".")[0] in NOT_OURS | NEWER_PYTHON:
+            return _IMPORTORSKIP(name, *arguments, **options)
         return importlib.import_module(name)
 
-    vars(pytest)["importorskip"] = imported
-    config.add_cleanup(lambda: vars(pytest).update(importorskip=importorskip))
+    _replace_importorskip(config, imported)
 
 
 def skip_what_is_not_installed(config: pytest.Config, folders: tuple[str, ...] = FOLDERS) -> None:
@@ -131,3 +145,4 @@ def skip_what_is_not_installed(config: pytest.Config, folders: tuple[str, ...] =
         config.pluginmanager.register(plugin)
         sys.meta_path.append(plugin)
         config.add_cleanup(lambda: sys.meta_path.remove(plugin))
+        _replace_importorskip(config, plugin.importorskip)

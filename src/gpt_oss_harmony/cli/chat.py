@@ -41,7 +41,10 @@ if TYPE_CHECKING:
     from .chat_server import ServerBackend
 
 _KEY = "OPENAI_API_KEY"
-_DEMO_KNOWS = "The demo model knows greetings, sums, shopping lists and little else."
+_DEMO_KNOWS = """\
+The demo model knows little. Try: What is 27 + 45?
+                                  I need to buy coffee, soda and eggs
+                                  Hello! My name is Anna."""
 _SENT = ("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
 
 

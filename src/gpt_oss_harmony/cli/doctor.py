@@ -30,7 +30,7 @@ from ..tokens.tokenizer import load_tokenizer
 from .command import Command
 from .input import InputError
 from .options import add_engine, add_port, given_engine_options, positive
-from .runtime import bind, state_folder
+from .runtime import bind, default_database, state_folder
 
 _PACKAGES = (
     *("torch", "transformers", "accelerate", "kernels", "triton", "flash-attn", "flash-attn-3"),
@@ -404,9 +404,20 @@ def _serving(host: str, port: int) -> Iterator[Finding]:
         text, _, remedy = str(error).partition("; ")
         yield Finding("error", "state folder", text, remedy)
         return
-    if writable:
-        yield Finding("ok", "state folder", f"{folder} can be written")
-    else:
+    if not writable:
         yield Finding(
             "error", "state folder", f"{folder} cannot be written", "name one in XDG_STATE_HOME"
         )
+        return
+    yield Finding("ok", "state folder", f"{folder} can be written")
+    try:
+        from ..server.store.errors import StoreInUseError
+        from ..server.store.running_servers import lock_file
+    except ImportError:
+        return  # without the extra, there is no server
+    try:
+        if default_database().exists():
+            lock_file(default_database()).close()
+    except StoreInUseError as error:
+        text, _, remedy = str(error).partition("; ")
+        yield Finding("error", "database", text, remedy)

@@ -216,3 +216,8 @@ def state_folder(*, make: bool = True) -> Path:
                 "XDG_STATE_HOME"
             ) from error
     return folder
+
+
+def default_database() -> Path:
+    """Return the SQLite file of `harmony serve` without ``--database``."""
+    return state_folder(make=False) / "responses.db"

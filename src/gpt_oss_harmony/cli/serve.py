@@ -36,6 +36,7 @@ from .options import (
 )
 from .output import Output
 from .runtime import (
+    default_database,
     bind,
     described,
     follow_rank_0,
@@ -244,11 +245,7 @@ def database_url(arguments: argparse.Namespace, *, make_folder: bool = True) -> 
     url: str | None = _of_server(arguments, "database")
     if url is None and make_folder:
         state_folder()
-    return url or f"sqlite:///{_default_database()}"
-
-
-def _default_database() -> Path:
-    return state_folder(make=False) / "responses.db"
+    return url or f"sqlite:///{default_database()}"
 
 
 def _of_server(arguments: argparse.Namespace, option: str) -> str | None:
@@ -391,8 +388,8 @@ class _Keys(Command):
             return
         makes_database = arguments.action == "create"
         database = database_url(arguments, make_folder=makes_database)
-        is_default = database == f"sqlite:///{_default_database()}"
-        if arguments.action == "list" and is_default and not _default_database().exists():
+        is_default = database == f"sqlite:///{default_database()}"
+        if arguments.action == "list" and is_default and not default_database().exists():
             print("no keys yet; 'harmony keys create NAME' makes one", file=sys.stderr)
             return
         with Store(database, must_exist=not makes_database) as store:

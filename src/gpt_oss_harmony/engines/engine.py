@@ -219,7 +219,7 @@ class Engine(ABC):
         if sampling.close_in_time and sampling.grammar is not None and not self.closes_in_time:
             raise SamplingError(
                 f"close_in_time: {self.origin or self.model} cannot end a turn within max_tokens; "
-                "use a model of Transformers or MLX, or leave close_in_time out"
+                "use a model of Transformers, MLX or NumPy, or leave close_in_time out"
             )
         room = ContextLengthError.check(len(tokens), self.context_length)
         return self._generate(tokens, sampling, min(room, sampling.max_tokens or room))

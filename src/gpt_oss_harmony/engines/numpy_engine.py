@@ -24,7 +24,7 @@ from .token_sampler import RunningRequest, deliver
 
 _STEP_TOKENS = 256  # of a long prompt; the other requests get their next token in between
 
-_TOY = "a toy of 2 MB that knows sums, the weather and lists, and no schema of yours"
+_TOY = "a toy of 2 MB for sums, shopping lists and one weather function"
 
 
 class NumpyEngine(InProcessEngine):

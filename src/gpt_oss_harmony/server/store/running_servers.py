@@ -59,30 +59,38 @@ def lease_in(database: Database, server_id: str) -> Lease:
     return Lease() if database.path is None else _FileLease(database.path)
 
 
+def lock_file(database: Path) -> sqlite3.Connection:
+    """Lock the small file beside a SQLite file, until the connection is closed.
+
+    Raises `StoreInUseError` if a running server has the lock.
+    """
+    path = database.with_name(database.name + ".lock")
+    # Other users can lock every file that they can open.
+    os.close(open_private(path))
+    make_private(path)
+    # SQLite locks files in the same way on every system, and a lock ends with its process.
+    lock = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    try:
+        lock.execute("BEGIN EXCLUSIVE").close()
+    except sqlite3.OperationalError as error:
+        lock.close()
+        raise StoreInUseError(
+            f"another server uses the database {database}; give this server its own, such as "
+            "--database sqlite:///second.db, or use PostgreSQL for both"
+        ) from error
+    return lock
+
+
 class _FileLease(Lease):
     """The lease of the SQLite file at `path`; only the server that holds it asks for others."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path.with_name(path.name + ".lock")
+        self._path = path
         self._lock: sqlite3.Connection | None = None
 
     def acquire(self) -> None:
-        if self._lock is not None:
-            return
-        # Other users can lock every file that they can open.
-        os.close(open_private(self._path))
-        make_private(self._path)
-        # SQLite locks files in the same way on every system, and a lock ends with its process.
-        lock = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
-        try:
-            lock.execute("BEGIN EXCLUSIVE").close()
-        except sqlite3.OperationalError as error:
-            lock.close()
-            raise StoreInUseError(
-                f"another server uses the database of {self._path}; give this server its own file "
-                "with --database, or use PostgreSQL for both"
-            ) from error
-        self._lock = lock
+        if self._lock is None:
+            self._lock = lock_file(self._path)
 
     def release(self) -> None:
         if self._lock is not None:
