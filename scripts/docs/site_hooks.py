@@ -15,8 +15,8 @@ Each language has a search index of its own: its pages, and the English pages wi
 them more than titles, and shows them with its results. Names of code are found whole and by the
 words in them.
 
-Until a package index has the packages, which ``extra.announcement`` says above every page, the site's
-commands install them from a clone.
+Until a package index has the packages, which ``extra.announcement`` says above every page, the
+commands of the site install them from a clone.
 
 The examples of some pages have links into the playground: see `playground_links.py`. A link to the
 published playground is relative on the site, so that a copy of the site has its own.

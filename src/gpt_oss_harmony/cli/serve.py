@@ -36,8 +36,8 @@ from .options import (
 )
 from .output import Output
 from .runtime import (
-    default_database,
     bind,
+    default_database,
     described,
     follow_rank_0,
     let_threads_sleep,
