@@ -47,7 +47,7 @@ export class EditorJson {
     const tidy = button(phrase("Tidy"), () => this.#tidy(), { title: phrase("Indent the JSON") });
     const head = element("div", { class: "json-head" }, labelled(phrase("Format"), this.#form), tidy);
     const field = labelled(phrase("Conversation as JSON"), this.#text);
-    this.node = element("div", { class: "editor-json" }, head, field, this.#problem);
+    this.node = element("div", { class: "editor-json" }, head, this.#problem, field);
     state.subscribe(() => {
       if (this.node.isConnected) this.show();
     });
