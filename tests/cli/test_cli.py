@@ -347,6 +347,19 @@ def test_data_of_an_unknown_owner_is_an_error(tmp_path: Path) -> None:
     )
 
 
+def test_owners_are_listed_with_what_they_have(tmp_path: Path) -> None:
+    store_module = pytest.importorskip("gpt_oss_harmony.server.store")
+    from gpt_oss_harmony.server.store.conversations import Conversation
+
+    database = f"sqlite:///{tmp_path / 'data.db'}"
+    with store_module.Store(database) as store:
+        for owner in ("", "key_1"):
+            store.conversations.create(Conversation(f"conv_{owner}", owner, 0, {}))
+    assert run(f"data owners --database {database}").out == (
+        "'' (requests without a key)  conversations: 1\nkey_1  conversations: 1\n"
+    )
+
+
 def test_options_may_stand_between_arguments(tmp_path: Path) -> None:
     file = tmp_path / "out.json"
     file.write_text("[]")
@@ -417,6 +430,13 @@ def test_lenient_json_holds_the_repairs() -> None:
     shown = json.loads(run("parse --lenient --format json", "Hello").out)
     assert shown["incomplete"] is True
     assert shown["recoveries"] == [{"kind": "no-markup", "position": 0, "text": "Hello"}]
+
+
+def test_a_conversation_without_messages_is_said() -> None:
+    for text in ("[]", '{"messages": []}'):
+        result = run("render", text)
+        assert (result.code, result.out.endswith("<|start|>assistant\n")) == (0, True)
+        assert result.err == "harmony: warning: the conversation has no message but the system's\n"
 
 
 def test_what_parse_writes_render_reads() -> None:

@@ -65,6 +65,12 @@ def test_an_unknown_key_is_one_clear_line(
     assert error.count("\n") == 1
 
 
+def test_a_database_without_keys_says_so(database: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Store(database).close()
+    assert main(["keys", "list", "--database", database]) == 0
+    assert capsys.readouterr() == ("", "no keys yet; 'harmony keys create NAME' makes one\n")
+
+
 def test_listing_and_revoking_make_no_database(
     database: str,
     tmp_path: Path,

@@ -58,7 +58,8 @@ class _Data(Command):
         with Store(database_url(arguments, make_folder=False), must_exist=True) as store:
             if arguments.action == "owners":
                 for owner in store.owned.owners():
-                    output.line(f"{owner or repr(owner)}  {_shown(store.owned.count(owner))}")
+                    name = owner or "'' (requests without a key)"
+                    output.line(f"{name}  {_shown(store.owned.count(owner))}")
             elif arguments.action == "export":
                 row = None
                 for row in store.owned.export(arguments.owner):
@@ -81,5 +82,5 @@ DATA = _Data()
 
 
 def _shown(counts: Mapping[str, int]) -> str:
-    shown = (f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+    shown = (f"{name.replace('_', ' ')}: {count}" for name, count in counts.items())
     return ", ".join(shown) or "nothing"

@@ -12,7 +12,7 @@ from typing import get_args
 
 from ..apis.chat.input import tool_from_chat
 from ..config import HeaderStyle, ReasoningRule, RenderConversationConfig, SchemaDialect
-from ..conversation.messages import declared_tools
+from ..conversation.messages import Role, declared_tools
 from ..encoding import load_harmony_encoding
 from ..rendering.renderer import SegmentKind
 from ..rendering.system_prompt import tool_declaration
@@ -94,6 +94,8 @@ class _Render(Command):
             else:
                 role = role_named(arguments.role)
                 segments = encoding.segments_for_completion(conversation, role, config)
+        if all(message.author.role is Role.SYSTEM for message in conversation.messages):
+            warn("the conversation has no message but the system's")
         tools = declared_tools(conversation.messages).values()
         _warn_of_types(tool.parameters for tool in tools if tool is not None)
         tokens = [token for segment in segments for token in segment.tokens]

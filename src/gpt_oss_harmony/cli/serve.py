@@ -390,7 +390,7 @@ class _Keys(Command):
         database = database_url(arguments, make_folder=makes_database)
         is_default = database == f"sqlite:///{default_database()}"
         if arguments.action == "list" and is_default and not default_database().exists():
-            print("no keys yet; 'harmony keys create NAME' makes one", file=sys.stderr)
+            print(_NO_KEYS, file=sys.stderr)
             return
         with Store(database, must_exist=not makes_database) as store:
             keys = ApiKeys(store.keys)
@@ -405,8 +405,11 @@ class _Keys(Command):
                 except ValueError as error:
                     raise InputError(str(error)) from error
             elif arguments.action == "list":
-                for record in keys.all():
+                records = keys.all()
+                for record in records:
                     output.line(_described(record))
+                if not records:
+                    print(_NO_KEYS, file=sys.stderr)
             else:
                 try:
                     output.line(_described(keys.revoke(arguments.id)))
@@ -415,6 +418,9 @@ class _Keys(Command):
 
 
 KEYS = _Keys()
+
+
+_NO_KEYS = "no keys yet; 'harmony keys create NAME' makes one"
 
 
 def _described(record: KeyRecord) -> str:

@@ -255,10 +255,11 @@ class TokenReport:
             f"{counted(self.rows, 'row')}{forms}, {self.rejected:,} rejected{share}",
         ]
         reasons = sorted(self.reasons.items(), key=lambda item: (-item[1], item[0]))
-        lines += (f"  {count:,} × {reason}" for reason, count in reasons[:_REASONS])
-        if len(reasons) > _REASONS:
-            rest = sum(count for _, count in reasons[_REASONS:])
-            more = counted(len(reasons) - _REASONS, "other reason")
+        shown = len(reasons) if len(reasons) == _REASONS + 1 else _REASONS
+        lines += (f"  {count:,} × {reason}" for reason, count in reasons[:shown])
+        if len(reasons) > shown:
+            rest = sum(count for _, count in reasons[shown:])
+            more = counted(len(reasons) - shown, "other reason")
             lines.append(f"  {rest:,} × {more}; {REASONS_FILE} has all of them")
         examples, sequences = counted(self.examples, "example"), counted(self.sequences, "sequence")
         lines.append(f"{examples} in {sequences}" if self.examples else examples)
