@@ -344,15 +344,19 @@ REFUSED: list[tuple[Any, str, str]] = [
     ({"role": "user"}, "content", "missing"),
     ({"role": "narrator", "content": "x"}, "role", "narrator"),
     ({"role": 5, "content": "x"}, "role", "wrong type"),
-    ({"role": "user", "name": 5, "content": "x"}, "name", "valid string"),
+    ({"role": "user", "name": 5, "content": "x"}, "name", "expected text, found 5"),
     ({"role": "user", "content": None}, "content", "wrong type"),
     ({"role": "user", "content": 5}, "content", "wrong type"),
     ({"role": "user", "content": ["x", 5]}, "content[1]", "expected a content object"),
     ({"role": "user", "content": [{"text": "x"}]}, "content[0]", "Unknown content variant"),
     ({"role": "user", "content": [{"type": "image"}]}, "content[0]", "Unknown content variant"),
     ({"role": "user", "content": [{"type": ["text"]}]}, "content[0]", "Unknown content variant"),
-    ({"role": "user", "content": [{"type": "text"}]}, "content[0].text", "required"),
-    ({"role": "user", "content": {"type": "text", "text": 5}}, "content[0].text", "string"),
+    ({"role": "user", "content": [{"type": "text"}]}, "content[0].text", "the field is missing"),
+    (
+        {"role": "user", "content": {"type": "text", "text": 5}},
+        "content[0].text",
+        "expected text, found 5",
+    ),
     ({"role": "user", "content": "x", "channel": 5}, "channel", "text or null"),
     ({"role": "user", "content": "x", "recipient": []}, "recipient", "text or null"),
     ({"role": "user", "content": "x", "content_type": 5}, "content_type", "text or null"),
@@ -364,7 +368,7 @@ REFUSED: list[tuple[Any, str, str]] = [
     (
         {"role": "developer", "content": [{"type": "developer_content", "tools": {"f": {}}}]},
         "content[0].tools.f.name",
-        "required",
+        "the field is missing",
     ),
 ]
 
@@ -401,7 +405,7 @@ def test_errors_name_the_field(raw: Any, field: str, problem: str) -> None:
         ),
         (
             {"role": "user", "content": "x", "name": ["x" * 1000]},
-            f"Input should be a valid string, found ['{'x' * 78}",
+            f"expected text, found ['{'x' * 78}",
         ),
     ],
 )

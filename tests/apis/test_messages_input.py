@@ -240,7 +240,7 @@ def test_sampling() -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no messages": ({"messages": []}, "messages: List should have at least 1 item"),
+    "no messages": ({"messages": []}, "messages: expected a list of 1 or more, found 0"),
     "a call as a prefill": ({"messages": [HI, assistant(CALL)]},
                             "messages[1]: only a text by the assistant at the end can be cont"),
     "a prefill without a block": ({"messages": [assistant()]},
@@ -283,7 +283,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
                              "output_config.format.type: expected json_schema, found 'text'"),
     "two efforts": ({"output_config": {"effort": "low"}, "reasoning_effort": "high"},
                     "reasoning_effort: output_config.effort has another value"),
-    "an empty stop sequence": ({"stop_sequences": [""]}, "stop_sequences[0]: String should"),
+    "an empty stop sequence": ({"stop_sequences": [""]},
+                               "stop_sequences[0]: expected text of 1 or more characters"),
 }  # fmt: skip
 
 

@@ -221,7 +221,7 @@ def test_no_instruction_is_lost() -> None:
 
 # Wrong requests, and what is said about them.
 ERRORS: list[tuple[dict[str, Any], str]] = [
-    ({}, "input: the field is missing; expected text or a list of items"),
+    ({}, "input: the field is missing or null; expected text or a list of items"),
     (
         {"input": [{}]},
         "input[0].type: the field is missing; "
@@ -257,7 +257,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"input": [function_call(), output(None)]},
-        "input[1].output: the field is missing; expected text or a list of parts",
+        "input[1].output: the field is missing or null; expected text or a list of parts",
     ),
     ({"input": [function_call(arguments={})]}, "input[0].arguments: expected text, found {}"),
     ({"input": [{"id": "msg_1"}]}, "input[0].id: no item is stored under the id 'msg_1'"),

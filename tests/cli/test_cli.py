@@ -144,7 +144,7 @@ ERRORS = [
     ("render", "{}", 1, "messages: the field is missing; expected a list"),
     ("render", '{"message": []}', 1, "messages: the field is missing, but there is 'message'"),
     ("render", '[{"role": "cat", "channel": "x", "content": ""}]', 1,
-     "messages[0].role: Input should be "),
+     "messages[0].role: expected 'user', 'assistant', 'system', 'developer' or 'tool', found"),
     ("parse", "\n", 1, "there is no input; expected token ids or marked-up text"),
     ("parse", "Hello", 1,
      f"{UNEXPECTED_EOS} (token 1, state Header){READ_LENIENTLY}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import re
 import threading
 import time
 import weakref
@@ -13,9 +14,10 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from gpt_oss_harmony import ConversationError, HarmonyError
+from gpt_oss_harmony.apis import RequestBody, validation_problem
 from gpt_oss_harmony.engines import ContextLengthError, EngineError, SamplingError
 from gpt_oss_harmony.grammar import GrammarError
 from gpt_oss_harmony.server import Settings, create_app
@@ -92,6 +94,9 @@ def test_a_bug_is_an_error_of_the_server_without_its_details(client: TestClient)
         (b"[1]", None, "invalid_value"),
         (b"{}", "words", "missing_required_parameter"),
         (b'{"words": ["a", 1]}', "words[1]", "invalid_value"),
+        (b"", None, "missing_required_parameter"),
+        (b'{"words": ["\xff"]}', None, "invalid_json"),
+        (b"[" * 100_000, None, "nested_too_deeply"),
     ],
 )
 def test_bad_bodies_name_the_field(
@@ -102,6 +107,31 @@ def test_bad_bodies_name_the_field(
     error = answer.json()["error"]
     assert (error["param"], error["code"]) == (param, code)
     assert error["type"] == "invalid_request_error"
+    assert not RAW.search(error["message"])
+
+
+RAW = re.compile("Input should|Field required|should have|valid |validation|instance of|parsing")
+"""Words of pydantic and FastAPI."""
+
+ODD: list[Any] = [None, [], {}, "", -1, 1e99, 1.5, True, [None], {"x": None}, "x" * 5000, [{}]]
+
+
+def models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from models(model)
+
+
+@pytest.mark.parametrize("model", sorted({*models(RequestBody)}, key=str), ids=lambda m: m.__name__)
+def test_no_error_of_a_field_has_words_of_the_libraries_below(model: type[BaseModel]) -> None:
+    for name, field in model.model_fields.items():
+        for value in ODD:
+            try:
+                model.model_validate({field.alias or name: value})
+            except ValidationError as error:
+                for one in error.errors(include_url=False):
+                    _, problem = validation_problem([one])
+                    assert not RAW.search(problem), one
 
 
 def test_unknown_places_and_methods_are_json_too(client: TestClient) -> None:

@@ -142,7 +142,11 @@ def test_count_tokens_and_models(client: Any) -> None:
 ERRORS: dict[str, tuple[type[anthropic.APIStatusError], dict[str, Any], str]] = {
     "a key": (anthropic.AuthenticationError, {}, "the API key is unknown"),
     "a model": (anthropic.NotFoundError, {"model": "claude"}, "the model 'claude' is not"),
-    "a field": (anthropic.BadRequestError, {"max_tokens": -1}, "max_tokens: Input should be"),
+    "a field": (
+        anthropic.BadRequestError,
+        {"max_tokens": -1},
+        "max_tokens: expected a number from",
+    ),
 }
 
 

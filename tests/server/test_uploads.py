@@ -462,7 +462,7 @@ def test_a_file_in_parts(client: OpenAI) -> None:
         client.uploads.complete(other.id, part_ids=[])
     with pytest.raises(openai.BadRequestError, match="a file needs a name"):
         begun(filename="..")
-    with pytest.raises(openai.BadRequestError, match="less than or equal to 268435456"):
+    with pytest.raises(openai.BadRequestError, match="a number up to 268435456"):
         begun(bytes=2**40)
 
 

@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from ..conversation.json_field import missing_field
+from ..conversation.json_field import invalid_value, missing_field
 from ..engines.engine import Sampling
 from ..errors import ConversationError
 
@@ -114,7 +114,7 @@ def read_body(body: type[_Body], raw: object) -> _Body:
     >>> from gpt_oss_harmony.apis import ChatRequest
     >>> read_body(ChatRequest, {"messages": [{}], "n": 0})
     Traceback (most recent call last):
-    gpt_oss_harmony.errors.ConversationError: n: Input should be greater than or equal to 1
+    gpt_oss_harmony.errors.ConversationError: n: expected a number from 1, found 0
     """
     if not isinstance(raw, Mapping):
         raise ConversationError(f"expected an object, found {type(raw).__name__}")
@@ -167,9 +167,14 @@ def validation_problem(errors: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     gpt_oss_harmony.errors.ConversationError: messages: the field is missing, but there is 'mesages'
     """
     first = errors[0]
-    location, problem = first["loc"], str(first["msg"]).removeprefix("Value error, ")
-    if first["type"] == "missing" and isinstance(first["input"], Mapping):
-        problem = missing_field(location[-1], first["input"])
+    location = first["loc"]
+    if first["type"] != "missing":
+        problem = invalid_value(first)
+    elif not location:
+        problem = "the request has no body; send a JSON object"
+    else:
+        given = first["input"] if isinstance(first["input"], Mapping) else {}
+        problem = missing_field(location[-1], given)
     return field_path(location), problem
 
 

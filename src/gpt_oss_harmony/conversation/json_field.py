@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, KeysView, Mapping
+from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -31,7 +31,7 @@ class JsonField:
 
     value: Any
     path: str = ""
-    siblings: Iterable[object] = ()
+    siblings: Collection[object] | None = None
     """The fields of the object that has this one, among which a misspelt name may be."""
 
     def __getitem__(self, key: str) -> JsonField:
@@ -105,10 +105,15 @@ class JsonField:
 
     def unexpected(self, expected: str) -> ConversationError:
         """Make the error for a value of the wrong type."""
-        if self.is_null:
-            missing = missing_field(self.path.rpartition(".")[2], self.siblings)
+        if self.is_null and not self.path.endswith("]"):
+            name = self.path.rpartition(".")[2]
+            # A model has a field of None where it was not given.
+            missing = "the field is missing or null"
+            if self.siblings is not None and name not in self.siblings:
+                missing = missing_field(name, self.siblings)
             return self.error(f"{missing}; expected {expected}")
-        return self.error(f"expected {expected}, found {shown(self.value)}")
+        found = "null" if self.is_null else shown(self.value)
+        return self.error(f"expected {expected}, found {found}")
 
     def error(self, problem: str) -> ConversationError:
         """Make an error with the path of this field."""
@@ -206,6 +211,55 @@ def missing_field(name: str, fields: Iterable[object]) -> str:
     first = [field for field in islice(fields, 50) if isinstance(field, str) and field != name]
     near = closest(name, first, _CLOSE)
     return "the field is missing" + (f", but there is {near!r}" if near else "")
+
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "an integer",
+    "int_parsing": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "mapping_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "none_required": "null",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "string_too_short": "text of {min_length} or more characters",
+    "string_too_long": "text of up to {max_length} characters",
+    "string_pattern_mismatch": "text that matches {pattern}",
+    "too_short": "a list of {min_length} or more",
+    "too_long": "a list of up to {max_length}",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number from {ge}",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "a number up to {le}",
+    "multiple_of": "a multiple of {multiple_of}",
+}
+"""What pydantic expected, by the type of its error."""
+
+
+def invalid_value(error: Mapping[str, Any]) -> str:
+    """Say what is wrong with a value that pydantic rejects, as readers of other fields say it.
+
+    >>> invalid_value({"type": "greater_than_equal", "ctx": {"ge": 1}, "input": 0})
+    'expected a number from 1, found 0'
+    """
+    expected = _EXPECTED.get(error["type"])
+    if expected is None:
+        return str(error["msg"]).removeprefix("Value error, ")
+    context, value = error.get("ctx", {}), error["input"]
+    found = context.get("actual_length") if error["type"] in ("too_short", "too_long") else None
+    if found is None:
+        found = "null" if value is None else shown(value)
+    return f"expected {expected.format_map(context)}, found {found}"
 
 
 def shown(value: object, length: int = 80) -> str:

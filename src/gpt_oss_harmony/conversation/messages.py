@@ -21,7 +21,7 @@ from pydantic import (
 from ..config import CheckedModel, require_list
 from ..errors import ConversationError, wrong_type
 from .content import Content, DeveloperContent, SystemContent, TextContent, require_text
-from .json_field import missing_field, shown
+from .json_field import invalid_value, missing_field, shown
 from .tool_namespaces import ToolDescription
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -399,7 +399,10 @@ def _validate(model: type[_Model], raw: Mapping[str, Any], *, field: str) -> _Mo
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = _join(field, ".".join(map(str, first["loc"])))
-        problem = f"{first['msg']}, found {shown(first['input'])}"
+        if first["type"] == "missing":
+            problem = missing_field(str(first["loc"][-1]), first["input"])
+        else:
+            problem = invalid_value(first)
         raise ConversationError(problem, field=path) from error
 
 

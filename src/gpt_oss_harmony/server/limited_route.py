@@ -148,7 +148,7 @@ class LimitedRoute(APIRoute):
             try:
                 return await handler(_Request(request.scope, request.receive, body))
             except HTTPException as error:  # the framework's, for any error of a body
-                if isinstance(error.__cause__, (HarmonyError, RequestValidationError)):
+                if isinstance(error.__cause__, (HarmonyError, RecursionError, RequestValidationError)):
                     raise error.__cause__ from None
                 raise
 

@@ -105,11 +105,20 @@ class _CountingDecoder(json.JSONDecoder):
 def read_json(data: bytes | str) -> Any:
     """Read JSON as `json.loads` does; read much JSON slowly, so that other threads can run.
 
-    Raises `ApiError` for more than `VALUE_LIMIT` values.
+    Raises `ApiError` for more than `VALUE_LIMIT` values, and `JSONDecodeError` also for bytes that
+    are not UTF-8.
 
     >>> read_json(b'{"text": [1, null]}')
     {'text': [1, None]}
     """
+    try:
+        return _read(data)
+    except UnicodeDecodeError as error:
+        problem = f"it is not UTF-8 (byte {error.start}); send UTF-8"
+        raise json.JSONDecodeError(problem, "", 0) from None
+
+
+def _read(data: bytes | str) -> Any:
     signs: Sequence[Any] = ",[{" if isinstance(data, str) else (b",", b"[", b"{")
     if _count(data, signs, _FEW) > _FEW:
         text = data
