@@ -90,6 +90,7 @@ def _open_body(parser: ParserState, _token: int) -> None:
     if tool := _recipient_at_end(parser, header):
         header = header._replace(recipient=tool)
         notes.append((RecoveryKind.HEADER_ORDER, f"to={tool}"))
+    # Now, because the end of the suspended body and the new body replace both.
     tokens, is_first = parser.header_tokens, not (parser.suspended and parser.suspended.begun)
     _finish_suspended(parser)  # the body before this header; its end is the earlier repair
     for kind, text in notes:

@@ -265,6 +265,7 @@ def find_tool(word: str, tools: AbstractSet[str]) -> NamedTool | None:
     >>> find_tool("functions.shelljson", {"functions.shell"})
     NamedTool(name='functions.shell', behind='json')
     """
+    # In its double, a word is found again behind its period; without one, behind its whole length.
     if (period := (word + word).find(word, 1)) > 2 and word not in tools:
         word = word[:period]  # models may repeat a name without end
     if len(word) > LONGEST_NAME:

@@ -506,6 +506,7 @@ def read_header(
     """
     key = (tuple(pieces), role, frozenset(tools), after_call)
     if sum(len(text) for _, text in pieces) > LONGEST_NAME:
+        # Not cached, so that the cache stays small.
         return _read_header.__wrapped__(*key)
     return _read_header(*key)
 
@@ -529,6 +530,7 @@ def _read_header(
         prose = " ".join(word.text for word in rest)
         last = [path.having(Edit.DROP_WORD, prose) for path in last]
     reading, _ = _best([_End(*whole) for path in last for whole in reader.ended(path)])
+    # The other reading costs at least this much, so it cannot win before.
     if reading.cost > COST[Edit.BODY_BEFORE_MARKER]:
         begun = read_unfinished(pieces, role, tools, after_call=after_call)
         cost = begun.cost + COST[Edit.BODY_BEFORE_MARKER]

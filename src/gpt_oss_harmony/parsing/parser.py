@@ -131,6 +131,7 @@ class StreamableParser:
         """
         state = self._state
         try:
+            # The table is twice as long as the vocabulary, so that -1 finds None.
             text = state.texts[token]
             if text is not None:
                 state.received.append(token)
@@ -185,6 +186,7 @@ class StreamableParser:
     def _process_run(self, run: Sequence[int], joined: dict[_Place, list[str]]) -> None:
         state = self._state
         begun = 0
+        # Most often one token leaves this phase; the rest of the run is then read at once.
         while begun < len(run) and state.phase is Phase.FIRST_WORDS:
             self._process_single(run[begun], joined)
             begun += 1
@@ -275,6 +277,7 @@ class StreamableParser:
     @property
     def tokens(self) -> list[int]:
         """The tokens so far, as plain integers."""
+        # The fast path of `process` keeps a token as it was given, such as an integer of NumPy.
         return [*map(int, self._state.received)]
 
     @property

@@ -125,6 +125,7 @@ class OpenJson(NamedTuple):
         (2, True)
         """
         length, depth, in_string, is_escaped = self
+        # The text before ended in a backslash, so the first character is escaped, even a quote.
         end = start = 1 if is_escaped and text else 0
         for found in _JSON_SIGNS.finditer(text, start):
             sign, end = found[0], found.end()
@@ -163,6 +164,7 @@ class OpenCode(NamedTuple):
         >>> OpenCode().read("f('''a\n").begun, OpenCode().read("[1] # don't\n(").depth
         ("'''", 1)
         """
+        # An open string begins again with its quotes, so that the expression finds its end.
         depth, begun, whole = self.depth, "", self.begun + text
         for found in _CODE_SIGNS.finditer(whole):
             sign = found[0]
@@ -170,6 +172,8 @@ class OpenCode(NamedTuple):
                 depth += 1
             elif sign in ")]}":
                 depth -= 1
+            # A backslash at the end of an open string may be forgotten: what is read next begins
+            # with the `<` of a marker, which no backslash changes.
             elif found.end() == len(whole) and not (found["end"] or found["close"]):
                 begun = found["quotes"] or found["quote"] or "#"
         return OpenCode(self.length + len(text), depth, begun)
@@ -286,6 +290,7 @@ class ParserState:
     def __getstate__(self) -> dict[str, Any]:
         self.read_counted()
         values = {name: getattr(self, name) for name in ParserState.__slots__}
+        # These tables are shared by all parsers of a process: a copy looks them up again.
         del values["texts"], values["splits"]
         return {**values, "_expects_text": self.splits is not NO_SPLIT_TOKENS}
 
@@ -299,6 +304,7 @@ class ParserState:
 
     def copy(self) -> ParserState:
         """Return a state that further tokens change independently."""
+        # Only lists change in place. Messages, headers and texts are replaced, so they are shared.
         values = self.__getstate__()
         for name, value in values.items():
             if isinstance(value, list):
@@ -372,6 +378,8 @@ class ParserState:
         if self.phase.state is StreamState.HEADER:
             self.header_tokens += run
             text = ""
+        # Ordinary tokens follow an `assistant` in the middle of a run, so it is text there. Behind
+        # the last token a marker may follow, which makes the word a header (BODY_ROLE).
         elif self.splits is NO_SPLIT_TOKENS or (not self.strict and run[-1] == ASSISTANT):
             return None
         else:
@@ -542,6 +550,7 @@ class ParserState:
         self.messages.append(message_of(header, text))
         last = self.recoveries[-1] if self.recoveries else None
         begins = last is not None and last[:2] == (RecoveryKind.MISSING_END, self._position)
+        # A repair of this message's end counts for the next message, too, and is noted before it.
         self.refuses = begins and RecoveryKind.MISSING_END not in self.repairs
 
     def permitted(self, header: Header, *more: RecoveryKind) -> Header:
