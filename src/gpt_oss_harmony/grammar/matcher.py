@@ -201,6 +201,8 @@ class Matcher:
         if self._counts:
             last = self._marks[-1][0] if self._marks else 0
             if len(self._tokens) - last >= _MARK_TOKENS:
+                # A new list, because copies share the old one. It has two marks: a rollback to a
+                # place before the newer one starts from the older one.
                 mark = len(self._tokens), self._matcher.deep_copy()
                 self._marks = [*self._marks[-1:], mark]
         return taken

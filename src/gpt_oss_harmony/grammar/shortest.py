@@ -156,6 +156,7 @@ class _Reader:
         prefix, others = schema.get("prefixItems", []), self.value(schema.get("items", True))
         listed = [self.value(item) for item in prefix]
         fewest = schema.get("minItems", 0)
+        # `minItems` may be a million; longer values than _LONGEST are not kept anyway.
         items = [*listed[:fewest], *[others] * min(fewest - len(prefix), _LONGEST)]
         return self._joined("[", items, "]")
 

@@ -244,6 +244,7 @@ def _before(options: TurnOptions) -> list[Part]:
         return []
     if options.message_limits is not None:
         nested: list[Part] = []
+        # From the inside out: a message is possible only behind the one before it.
         for index in reversed(range(len(options.message_limits))):
             message = Choice(tuple(RuleName(f"{kind}_{index}") for kind in kinds))
             nested = [Optional(Sequence((message, *nested)) if nested else message)]

@@ -191,6 +191,7 @@ def _read_numbers(read: Constraints, schema: Schema, report: Report) -> None:
 
 def _exact(value: JsonValue) -> Fraction | None:
     """Return a number exactly; None for other values."""
+    # In Python, True is an int; in JSON, true is not a number.
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return exact(value)
@@ -227,6 +228,7 @@ def _read_values(read: Constraints, schema: Schema) -> None:
     if isinstance(listed, list):
         read.values = listed
     if "const" in schema:
+        # JSON Schema compares values, so 1 equals 1.0, but 1 does not equal true as in Python.
         constant = canonical(schema["const"])
         values = [schema["const"]] if read.values is None else read.values
         read.values = [value for value in values if canonical(value) == constant]
@@ -344,6 +346,7 @@ def apply_property_names(rule: Constraints, names: Constraints) -> bool:
             if max(names.shortest, names.longest or 0) > REPEAT_LIMIT:
                 return False
             most = "" if names.longest is None else names.longest
+            # In ECMAScript, `[^]` is any character; a dot leaves out line breaks.
             patterns.append(f"^[^]{{{names.shortest},{most}}}$")
         named = _named(rule, patterns, others)
         if named is None:

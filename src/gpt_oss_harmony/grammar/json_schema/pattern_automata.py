@@ -163,6 +163,7 @@ class _Graph:
                 distance = distances[reached] + characters
                 if distance < distances.get(earlier, inf):
                     distances[earlier] = distance
+                    # What takes no character goes first: places are met in the order of distance.
                     (waiting.append if characters else waiting.appendleft)(earlier)
         return distances
 

@@ -36,6 +36,7 @@ WRITABLE = Characters(complement(UNWRITABLE))
 SIZE_LIMIT = 20_000
 """The most characters of a pattern with its repetitions written out."""
 
+# Without the surrogates, which are no characters in Rust: a class with them does not compile.
 _ESCAPED_CATEGORIES = "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in UNWRITABLE[:4])
 _LONG = 400
 _NAME_LENGTH = 100
@@ -228,6 +229,7 @@ class _OneWay:
     """Finds whether each character leads to one place of a pattern."""
 
     def __init__(self) -> None:
+        # By identity, because the hash of a node is computed from all nodes inside of it.
         self._starts: dict[int, tuple[list[tuple[int, int]], bool]] = {}
 
     def leads(self, node: Node, following: list[tuple[int, int]]) -> bool:
@@ -412,6 +414,7 @@ def _ends(node: Node, text: str, starts: set[int]) -> set[int]:
 def _repeated_ends(node: Repeat, text: str, starts: set[int]) -> set[int]:
     for _ in range(node.least):
         following = _ends(node.part, text, starts)
+        # From the same places, each further repetition leads to the same places.
         if following == starts or not following:
             starts = following
             break

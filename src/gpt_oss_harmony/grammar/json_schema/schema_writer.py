@@ -436,6 +436,7 @@ class SchemaWriter:
         written: Schema = {}
         allowed = {*choice.required, *choice.optional}
         properties: Schema = {
+            # Without its name here, a property that is not chosen would be one of the others.
             name: self._schema(inner, level + 1) if name in allowed else False
             for name, inner in shape.properties.items()
             if name in allowed or choice.others

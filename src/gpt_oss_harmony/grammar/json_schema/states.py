@@ -102,6 +102,7 @@ class Shape:
 
     def has_in_bounds(self, number: Fraction) -> bool:
         """Return whether a number is within the bounds, and a multiple."""
+        # An excluded bound is the pair (bound, True), which is above (bound, False).
         if self.lowest is not None and (number, False) < self.lowest:
             return False
         if self.highest is not None and (-number, False) < (-self.highest[0], self.highest[1]):
