@@ -336,6 +336,7 @@ class ResponseWriter:
         if item.delta_json is None:
             name, fields = self._delta_fields(item, PLACEHOLDER, [])
             before, tail = json_around({"type": name, "sequence_number": number, **fields})
+            # Only the type stands before the number, so the first match is the number itself.
             head, _, middle = before.partition(f'"sequence_number":{number},')
             item.delta_json = name, f'{head}"sequence_number":', f",{middle}", tail
         self._events = number + 1
