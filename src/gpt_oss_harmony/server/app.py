@@ -174,6 +174,7 @@ def create_app(
         allowed_origins=settings.allowed_origins,
         is_open=settings.open_to_everyone,
     )
+    # What is added last runs first, so it also observes the requests that the others refuse.
     app.add_middleware(RequestObserver)
     app.router.routes.extend(_api_routes())
     # Newer releases of FastAPI show no paths of included routers.

@@ -151,6 +151,7 @@ class BatchRunner:
         async def as_owner(scope: Scope, receive: Receive, send: Send) -> None:
             await self._app(as_caller(scope, caller), receive, send)
 
+        # With these, an error in the application would end the batch; now it is the answer 500.
         transport = httpx2.ASGITransport(as_owner, raise_app_exceptions=False)
         async with httpx2.AsyncClient(
             transport=transport, base_url="http://localhost", timeout=None
@@ -162,6 +163,7 @@ class BatchRunner:
                         content=json_text(body).encode(),
                         headers={"content-type": "application/json"},
                     )
+                    # Limits and full queues pass. Any other status is the answer to the request.
                     if answer.status_code not in (429, 503):
                         break
                     seconds = float(answer.headers.get("retry-after", 1))

@@ -123,6 +123,7 @@ class ItemCipher:
         """Decrypt what `_seal` made; None for anything else."""
         self._read_again()
         name, rest = sealed[:_NAME_BYTES], sealed[_NAME_BYTES:]
+        # Short names of different keys may be equal, so every such key is tried.
         for key in [key for key_name, key in self._keys if key_name == name]:
             with suppress(InvalidTag, ValueError):  # ValueError: it is too short
                 return key.decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], associated)
@@ -139,6 +140,7 @@ class ItemCipher:
             self._keys = _named_keys(_read_keys(self._path))
         except EncryptionKeyError:
             _LOG.exception("the key file cannot be read; the old keys stay in use")
+        # Also after a failure, or each request would log it until the file changes.
         self._version = version
 
 

@@ -41,6 +41,7 @@ class FairSemaphore:
 
     async def take(self, owner: str) -> None:
         """Wait for a place; return it with `give_back`, unless this is cancelled."""
+        # Nobody is overtaken: `give_back` leaves no place free for which somebody may wait.
         if self._free and self._may_take(owner):
             self._give(owner)
             return
@@ -59,12 +60,14 @@ class FairSemaphore:
         """Return a place, and give it to the next request."""
         self._free += 1
         self._taken[owner] -= 1
+        # An owner may be any text that a client sends as its key, so none is kept without a place.
         if not self._taken[owner]:
             del self._taken[owner]
         while self._free:
             ready = [other for other in self._waiting if self._may_take(other)]
             if not ready:
                 return
+            # `min` takes the first of equals, and who gets a place goes to the end of the order.
             following = min(ready, key=lambda other: self._taken[other])
             turn = self._waiting[following][0]
             self._forget(following, turn)
@@ -122,6 +125,8 @@ class FairPool:
         loop = asyncio.get_running_loop()
         result: asyncio.Future[_Result] = loop.create_future()
 
+        # The semaphore and the future belong to the loop. One message to it does both, because each
+        # message wakes it.
         def ended(settle: Callable[[], object]) -> None:
             self._turns.give_back(owner)
             if not result.done():  # it is cancelled if nobody waits any more

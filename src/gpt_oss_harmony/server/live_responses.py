@@ -75,6 +75,7 @@ class LiveResponses:
 
         Call it periodically. A response whose end was not kept fails. Raises `StoreError`.
         """
+        # A copy, because the event loop may keep another end while this thread is in the database.
         unstored = dict(self._unstored)
         for id in stored.running_here():
             if id in self._responses or id in self._beginning:

@@ -202,6 +202,7 @@ class PostgresChannel:
             await self._sender.close()
 
     async def _listener(self) -> psycopg.AsyncConnection[Any]:
+        # PostgreSQL delivers no notification to a connection that is inside a transaction.
         connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True)
         await connection.execute(f'LISTEN "{_channel(self._id)}"'.encode())
         return connection

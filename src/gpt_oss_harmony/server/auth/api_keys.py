@@ -51,6 +51,7 @@ def hash_key(key: str) -> str:
     >>> hash_key("sk-harmony-example")[:16]
     '60d90488c04ce5e8'
     """
+    # Stored keys have 256 random bits, so neither a salt nor a slow hash is needed.
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -201,6 +201,7 @@ def _judge(limits: KeyLimits, requests: Sequence[KeyRequest], now: float) -> Ref
     """Judge a request by those before it."""
     counters = _KeyCounters()
     counters.running = sum(request.ended_at is None for request in requests)
+    # A window drops what has expired at its front, so amounts are added in the order of time.
     for began_at in sorted(request.began_at for request in requests):
         counters.requests.add(began_at, 1)
     ended = ((request.ended_at, request.tokens) for request in requests if request.ended_at)

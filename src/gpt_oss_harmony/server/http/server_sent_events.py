@@ -50,6 +50,7 @@ class EventLog:
         """End the log; readers end after its last event or raise the error there."""
         self.is_closed = True
         self._error = error
+        # A writer that pauses is woken, too; else the last events would come up to 10 ms late.
         self._readers |= self._pausing
         self._wake()
 
@@ -159,6 +160,7 @@ class EventStream(StreamingResponse):
         try:
             if self._generator is not None:
                 tasks.append(asyncio.ensure_future(self._log_all(self._generator)))
+            # Not for the generator, which ends before a slow client has read everything.
             await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
             if writing.done():
                 writing.result()

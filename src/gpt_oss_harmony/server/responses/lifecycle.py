@@ -59,6 +59,7 @@ async def start_response(
         planning = partial(
             plan_response, services, caller, request, history=history, is_generated=is_generated
         )
+        # A short chat takes less than a millisecond, for which the event loop can wait.
         is_quick = request.is_short_chat and history is None
         plan = planning() if is_quick else await pools.encoding.run(owner, planning)
         prepared = await with_grammar(services, owner, plan.turn, plan.prepared)
@@ -80,6 +81,7 @@ async def start_response(
 
     beginning = asyncio.ensure_future(begin())
     try:
+        # A write that runs in a thread cannot be stopped, so the beginning is stored in any case.
         return StartedResponse(plan, await asyncio.shield(beginning))
     except asyncio.CancelledError:  # the client has disconnected; the stored beginning is deleted
         beginning.add_done_callback(stop)

@@ -183,6 +183,7 @@ class ResponseRun:
 
     async def finished(self) -> None:
         """Wait until the response has ended and is stored."""
+        # Unlike `await`, `wait` does not cancel the task if whoever waits here is cancelled.
         await asyncio.wait({self._task})
 
     # The work, which can be cancelled
@@ -298,6 +299,7 @@ class ResponseRun:
     async def _run(self) -> None:
         timer = asyncio.get_running_loop().call_later(_FIRST_EVENT_SECONDS, self.announce)
         try:
+            # `wait` raises nothing; `_outcome` reads how the work ended.
             await asyncio.wait({self._working})
             timer.cancel()
             outcome = self._outcome()
@@ -308,6 +310,7 @@ class ResponseRun:
                 await self._effects.discard()
         finally:
             timer.cancel()
+            # If this task is cancelled itself, the work must end with it.
             self._working.cancel()
             await self._effects.close(self)
             self.log.close(self.error)

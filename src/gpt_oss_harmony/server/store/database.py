@@ -109,6 +109,7 @@ class Database:
         if self.is_sqlite:
             self._reader = self.engine
         else:
+            # In PostgreSQL's default isolation, each query of a transaction may see another state.
             self._reader = self.engine.execution_options(
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
@@ -503,6 +504,7 @@ def _allow_freeing(database: Database) -> None:
     """Rewrite a SQLite file of an earlier schema, which cannot give back space yet."""
     with database.errors_named(), database.engine.connect() as connection:
         if connection.exec_driver_sql("PRAGMA auto_vacuum").scalar_one() == 0:
+            # The query has begun a transaction, in which SQLite refuses to VACUUM.
             connection.rollback()
             connection.connection.execute("PRAGMA auto_vacuum = INCREMENTAL").close()
             connection.connection.execute("VACUUM").close()

@@ -111,6 +111,7 @@ class OwnedData:
                 .values(name=_FORGOTTEN, revoked_at=revoked_at)
             )
             connection.execute(delete(stored_bytes).where(stored_bytes.c.id == owner))
+            # Rows that refer to others are deleted before these.
             for table in reversed(owned_tables()):
                 if "owner" in table.c:  # the rows of other tables are deleted with these
                     connection.execute(delete(table).where(table.c.owner == owner))
@@ -235,6 +236,7 @@ class Quota:
         begun = self._clock()
         sizes: dict[str, int] = {}
         with self._database.reading() as connection:
+            # In the transaction that measures, so that each addition counts once.
             added = _added(connection, owner)
             for table in owned_tables():
                 if table is not key_requests:

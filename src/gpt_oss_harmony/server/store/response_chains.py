@@ -109,6 +109,7 @@ def _unneeded(connection: Connection, id: str) -> list[str]:
     query = select(chain.c.id, followers.label("followers")).order_by(chain.c.age)
     unneeded: list[str] = []
     for row in connection.execute(query):
+        # An older response still has the follower that is deleted with it.
         if row.followers > (1 if unneeded else 0):
             break
         unneeded.append(row.id)

@@ -196,6 +196,7 @@ class Responses:
         have been cancelled at another server). If the result is True, the data is on the disk.
         """
         check_ids(output)
+        # Compressed before the transaction, because other writers of SQLite wait for its end.
         blob = None
         if events is not None:  # a JSON array under zlib
             blob = zlib.compress(f"[{','.join(events)}]".encode())
