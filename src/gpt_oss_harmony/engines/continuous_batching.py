@@ -66,6 +66,7 @@ class _DraftingSteps:
                 if drafts is None:
                     drafts = Drafts(request.tokens, self._vocabulary_size)
                     self._drafts[request.name] = drafts
+                # The token that is sampled after the draft needs a place, too.
                 request.add_draft(drafts.next(min(room, request.room - 1, self._longest_draft)))
                 room -= len(request.draft)
 

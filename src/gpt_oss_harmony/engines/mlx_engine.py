@@ -205,6 +205,7 @@ def _check(model: Any) -> None:
     """
     window = int(model.args.sliding_window)
     count = window + _CHECKED
+    # Ordinary tokens without a pattern: steps of a prime, which meet none of them twice.
     tokens = mx.array([[(7919 * at + 104_729) % 199_998 for at in range(count)]], mx.uint32)
     whole = model(tokens)[0, -1].astype(mx.float32)
     cache = model.make_cache()

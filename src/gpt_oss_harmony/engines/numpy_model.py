@@ -177,6 +177,7 @@ class GptOss:
         flat = grouped.reshape(self._heads, self._queries * new, size)
         scores = flat @ keys.swapaxes(1, 2) / np.float32(math.sqrt(size))
         scores = scores.reshape(self._heads, self._queries, new, seen)
+        # A single token sees all keys: `first` has left out those before its window.
         if new > 1:
             distance = np.arange(seen - new, seen)[:, None] - np.arange(seen)
             is_hidden = distance < 0
@@ -207,6 +208,7 @@ class GptOss:
             # The sigmoid of 1.702 times the gate, in a form that does not overflow.
             inner = (up + 1) * gate * (0.5 + 0.5 * np.tanh(0.851 * gate))
             outer = inner @ layer.down[expert] + layer.down_bias[expert]
+            # No row has an expert twice; NumPy would add only one of two equal indices.
             result[at] += shares[at, place, None] * outer
         return result
 

@@ -151,6 +151,7 @@ class BatchedRequest:
         """
         state = self._state
         state.position_offset -= len(self.draft) - read
+        # The batching has already appended the first of them, which `sample` wrote.
         state.generated_tokens[-1:] = tokens
         state.tokens_to_process = tokens[read:]
         if len(tokens) - read > 1:
@@ -236,6 +237,7 @@ class PrivateBatching:
         if self.shares_prefixes:  # blocks with wrong tokens would be shared
             return 0
         window = self.cache.cache_allocators["sliding_attention"]
+        # The cache has whole pages: what the window leaves of the last one costs no memory.
         spare = -window.sliding_window % window.tokens_per_page
         room = min(longest, spare)
         window.sliding_window += room
@@ -341,6 +343,7 @@ class PrivateBatching:
         self._is_awaited_over.clear()
         for name, prompt in prompts.items():
             self.add(name, prompt, max_tokens)
+        # A thread that ends by itself delivers nothing, so it is looked at now and then.
         while not self._is_awaited_over.wait(0.1):
             if not self.is_running:
                 raise EngineError(f"the model failed: {self.problem}")
@@ -375,6 +378,7 @@ class PrivateBatching:
 
     def join(self) -> None:
         """Wait until the thread ends."""
+        # Transformers takes the time at which the stop began, for its log.
         self._manager.join(time.perf_counter())
 
     def stop(self) -> None:
@@ -433,6 +437,7 @@ class _Recovery:
             len(again) + len(self._held),
             exc_info=error,
         )
+        # `extendleft` turns the order around, so it is turned around before.
         self._held.extendleft(
             state.create_equivalent_initial_request() for state in reversed(again)
         )

@@ -107,6 +107,7 @@ class VllmEngine(ServerEngine):
                 "stream_options": {"include_usage": True},
                 "add_special_tokens": False,
                 "return_token_ids": True,
+                # Log-probabilities then name tokens by id: not every token is whole characters.
                 "return_tokens_as_token_ids": True,
                 **settings,
             }
