@@ -74,6 +74,7 @@ def packed_groups(lengths: Sequence[int], capacity: int) -> list[list[int]]:
                 f"example {index} has {length} tokens, more than the {capacity} of a sequence; "
                 "make the examples with this context_length"
             )
+        # -1 is below the index of every group, so that a group with exactly this room counts.
         best = bisect_left(rooms, (length, -1))
         if best < len(rooms):
             room, group = rooms.pop(best)

@@ -192,6 +192,7 @@ def _hashes(messages: Sequence[Message], examples: Sequence[TrainingExample]) ->
     tokens = array("i", (token for index in sorted(bodies) for token in bodies[index]))
     size = tokens.itemsize
     text, length = tokens.tobytes(), _SHINGLE * size
+    # A text of fewer tokens is one run.
     ends = range(min(length, len(text)), len(text) + 1, size)
     minhash = rensa.RMinHash(HASHES, _SEED)
     minhash.update([text[max(0, end - length) : end] for end in ends])
@@ -329,6 +330,7 @@ class _Rows:
                 rows.append(np.flatnonzero(chosen) + start)
                 keys.append(read[chosen])
             key, row = np.concatenate(keys), np.concatenate(rows)
+            # `lexsort` sorts by its last array first.
             order = np.lexsort((row, *key.T[::-1]))
             yield row[order], key[order]
 

@@ -236,6 +236,7 @@ class Columns:
         labels = np.frombuffer(self._labels, dtype=np.int32)
         made = {
             "labels": labels,
+            # The label of a token that is trained on is the token itself.
             "assistant_masks": (ids == labels).astype(np.int8),
             "attention_mask": np.ones(len(ids), dtype=np.int8),
         }
@@ -254,6 +255,7 @@ class Columns:
         groups = packed_groups(self._lengths, self._settings.training.context_length or 0)
         starts = np.cumsum(lengths) - lengths
         order = np.array([index for group in groups for index in group], dtype=np.int64)
+        # The empty range is for a chunk without examples: NumPy refuses to join no arrays.
         indices = np.concatenate(
             [np.arange(0), *(np.arange(starts[i], starts[i] + lengths[i]) for i in order)]
         )
