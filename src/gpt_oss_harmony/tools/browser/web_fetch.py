@@ -74,6 +74,7 @@ class BoundedBody:
                     break
                 self._decompressor = self._new_decompressor(piece)
             try:
+                # In steps, because a small piece may decompress to gigabytes.
                 self._store(self._decompressor.decompress(piece, _STEP))
             except zlib.error as error:
                 raise ValueError(f"the answer cannot be decompressed: {error}") from error

@@ -78,13 +78,16 @@ def bounded(message: bytes) -> bytes:
 
 
 def _check_shape(message: bytes) -> None:
+    # So few signs can be neither too many nor too deep; most messages end here.
     if message.count(b",") + message.count(b"[") + message.count(b"{") <= MAX_DEPTH:
         return
     plain = message
     if b"\\" in message:
+        # Backslashes first: a quote behind an escaped backslash ends its text.
         plain = message.replace(b"\\\\", b"").replace(b'\\"', b"")
     if plain.count(b'"') > 4 * MAX_VALUES:
         raise ReplyError(f"it has more than {MAX_VALUES:,} values")
+    # Every other part is inside of a text.
     outside = b"".join(plain.split(b'"')[::2])
     if outside.count(b",") + outside.count(b"[") + outside.count(b"{") > MAX_VALUES:
         raise ReplyError(f"it has more than {MAX_VALUES:,} values")
@@ -194,6 +197,7 @@ class _Requests:
         except ReplyError as problem:
             _refused(problem)
             found = line.id()
+            # A reply without a readable id may be that of any request that waits.
             failed = {found} & self._waiting or set(self._waiting)
             self._waiting -= failed
             return [_parsed(error_reply(id, problem)) for id in failed if id is not None]
@@ -221,6 +225,7 @@ async def command_transport(
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=errlog,
+        # A group of its own, which `_end` ends as a whole.
         start_new_session=True,
     )
     to_sdk, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -302,6 +307,7 @@ class _CheckedBody(httpx2.AsyncByteStream):
         waiting = bytearray()
         try:
             async for chunk in self._body:
+                # The end of an event has up to four bytes, which may come in two chunks.
                 searched = max(0, len(waiting) - 3)
                 waiting += chunk
                 while self._events and (end := _EVENT_END.search(waiting, searched)):

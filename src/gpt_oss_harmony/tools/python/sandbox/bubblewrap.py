@@ -42,6 +42,7 @@ _FIRST_USER, _USERS = 1_900_000_000, 1 << 24  # for root's sandboxes: systems as
 # Gives up root and all capabilities, then becomes the Python that reads its program.
 _CHANGE_USER = (
     "import ctypes, os, sys; libc = ctypes.CDLL(None); user = int(sys.argv[1]); "
+    # In this order: without root's user id, neither the capabilities nor the groups can change.
     "[libc.prctl(24, capability, 0, 0, 0) for capability in range(64)]; "  # PR_CAPBSET_DROP
     "os.setgroups([]); os.setresgid(user, user, user); os.setresuid(user, user, user); "
     "os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
@@ -89,6 +90,7 @@ def bubblewrap_launch(
         program,
         *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup"),
         *rights,
+        # Without a session of its own, code could type into the terminal of the server.
         *("--die-with-parent", "--new-session", "--hostname", "notebook", "--clearenv"),
         *(part for item in variables.items() for part in ("--setenv", *item)),
         *_system_folders(),
@@ -97,6 +99,7 @@ def bubblewrap_launch(
         *_read_only(visible),  # which may be in /tmp
         *("--proc", "/proc", "--dev", "/dev"),
         *_in_memory("/dev/shm", limits.temporary),
+        # After /dev/shm, which is a mount of its own and stays writable.
         *("--remount-ro", "/dev"),
         *_in_memory(DATA_FOLDER, limits.disk),
         *("--remount-ro", "/", "--chdir", DATA_FOLDER),

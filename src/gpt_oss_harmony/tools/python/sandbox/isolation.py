@@ -71,6 +71,7 @@ def container_launch(container: Container, limits: Limits) -> Launch:
         *("--network", "none", "--hostname", "notebook", "--ipc", "private"),
         *("--read-only", "--user", f"{_CONTAINER_USER}:{_CONTAINER_USER}", "--cap-drop", "ALL"),
         *("--security-opt", "no-new-privileges"),
+        # Memory and swap together: as much as the memory means no swap.
         *("--memory", total, "--memory-swap", total, "--pids-limit", str(limits.processes)),
         *("--shm-size", str(limits.temporary)),
         *("--tmpfs", f"/tmp:rw,nosuid,nodev,size={limits.temporary},mode=1777"),

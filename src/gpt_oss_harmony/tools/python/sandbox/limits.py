@@ -81,6 +81,7 @@ def process_tree(process: int) -> list[int]:
     """
     tree = [process]
     for parent in tree:  # which grows
+        # Linux lists the children of each thread apart.
         for thread in _proc_names(f"/proc/{parent}/task"):
             tree += map(int, _proc_text(f"/proc/{parent}/task/{thread}/children").split())
     return tree
@@ -207,6 +208,7 @@ class ControlGroup:
             ):
                 (group.folder / name).write_text(str(value))
             swap = group.folder / "memory.swap.max"
+            # A kernel that does not count swap has no such file.
             if swap.exists():
                 swap.write_text("0")
             for process in processes:
@@ -239,6 +241,7 @@ def delegated_group(root: Path = _CONTROL_GROUPS, own: str | None = None) -> Pat
     """Return the group in which the server may make groups: the parent of its own, or None."""
     if own is None:
         lines = _proc_text("/proc/self/cgroup").splitlines()
+        # Groups of version 1 have lines with other numbers, on systems that mix both.
         own = next((line[3:] for line in lines if line.startswith("0::")), "")
     if not own or own == "/":
         return None

@@ -81,6 +81,7 @@ class NotebookApp(IPKernelApp):
         context.sndhwm = _QUEUED
         context.xpub_nodrop = 1
         super().init_iopub(context)  # type: ignore[no-untyped-call]
+        # The options of a context are those of all sockets that it makes from then on.
         context.sockopts.clear()
 
 
@@ -113,6 +114,7 @@ def restrict_writing(folders: list[str]) -> None:
     writing = _WRITE_FILE | _CHANGE_FOLDERS | _MOVE
     writing |= (_TRUNCATE if version >= 3 else 0) | (_CONTROL_DEVICES if version >= 5 else 0)
     scoped = _SIGNALS_AND_ABSTRACT_SOCKETS if version >= 6 else 0
+    # Older versions of Landlock have only the first field.
     ruleset = struct.pack("=QQQ", writing, 0, scoped)[: 24 if version >= 6 else 8]
     rules = called(libc, _CREATE_RULESET, ruleset, len(ruleset), 0)
     devices = writing & (_WRITE_FILE | _TRUNCATE | _CONTROL_DEVICES)

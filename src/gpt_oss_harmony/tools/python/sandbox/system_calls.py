@@ -107,6 +107,7 @@ _SOCKET_LEVEL = 1  # SOL_SOCKET of setsockopt
 _BUFFER_OPTIONS = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and their FORCE: such memory, too
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl: the end of the parent would send any signal
 _EXIT_SIGNAL, _CHILD_SIGNAL = 0xFF, 17  # of clone's flags: the child's end would send it; SIGCHLD
+# Calls of x32 have the architecture of x86_64, but other numbers, all with this bit.
 _X32_CALLS = 0x40000000
 
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06  # of classic BPF

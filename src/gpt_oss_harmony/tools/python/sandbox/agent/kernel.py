@@ -67,6 +67,7 @@ class Kernel:
         loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[int] = loop.create_future()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        # It may have ended before there was a handler for the signal.
         self._reap()
         log = asyncio.StreamReader()
         self._pipe, _ = await loop.connect_read_pipe(
@@ -106,6 +107,8 @@ class Kernel:
 
     async def _wait_until_ready(self) -> None:
         """Wait until the kernel both replies to a request and publishes output."""
+        # A subscription of ZeroMQ takes a moment, and what is published before is lost. So the
+        # request is repeated until its output arrives.
         output = asyncio.create_task(self.client.iopub_channel.get_msg())
         reply = None
         while reply is None or not output.done():

@@ -58,6 +58,7 @@ class Folder:
                 states[name] = (
                     status.st_ino,
                     status.st_mtime_ns,
+                    # Code can set the other time, but not this one.
                     status.st_ctime_ns,
                     status.st_size,
                 )
@@ -93,6 +94,7 @@ class Folder:
 
     def read(self, path: str, offset: int, size: int) -> tuple[bytes, int]:
         """Read at most `size` bytes of a plain file; also return its whole size."""
+        # To open a named pipe would otherwise wait until somebody writes to it.
         flags = os.O_RDONLY | os.O_NONBLOCK
         with os.fdopen(self._open(path, flags), "rb") as file:
             file.seek(offset)
@@ -264,6 +266,7 @@ def send(response: dict[str, Any], data: bytes = b"") -> None:
     text = json.dumps(response, ensure_ascii=False).encode("utf-8", "surrogatepass")
     left = memoryview(struct.pack(">II", len(text), len(data)) + text + data)
     while left:
+        # A pipe may take only a part.
         left = left[os.write(1, left) :]
 
 
@@ -299,6 +302,7 @@ def limit(limits: dict[str, int]) -> None:
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(number, (value, value))
     try:
+        # Where memory is short, Linux ends the processes of a sandbox first.
         Path("/proc/self/oom_score_adj").write_text("1000")
     except OSError:
         return  # elsewhere than on Linux
