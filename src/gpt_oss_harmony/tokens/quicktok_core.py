@@ -56,7 +56,9 @@ def sample_texts() -> Iterator[str]:
     for _ in range(_SAMPLES):
         parts = []
         for _ in range(6):
+            # Knuth's generator of MMIX, so that the texts do not depend on a release of Python.
             state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+            # The low bits of such a generator repeat after a few steps.
             parts.append(_PARTS[(state >> 33) % len(_PARTS)])
         yield "".join(parts)
 

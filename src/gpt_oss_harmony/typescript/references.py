@@ -188,6 +188,7 @@ def _pointed_at(root: JsonValue, reference: str) -> JsonValue:
         if isinstance(value, dict):
             value = value.get(key)
         elif isinstance(value, list):
+            # `int` raises an error for thousands of digits, and no list has so many items.
             index = int(key) if key.isdecimal() and len(key) < 10 else len(value)
             value = value[index] if index < len(value) else None
         else:

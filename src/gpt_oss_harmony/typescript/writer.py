@@ -290,6 +290,7 @@ def _object_type(schema: Schema, indent: str) -> _Type:
     required_names = {name for name in listed if isinstance(name, str)}
     if isinstance(properties, dict):
         for name, value in properties.items():
+            # An identifier of TypeScript may contain a dollar sign, unlike one of Python.
             key = name if name.replace("$", "_").isidentifier() else quoted(name)
             mark = "" if name in required_names else "?"
             lines.append(_property_text(f"{key}{mark}:", value, indent))
@@ -370,6 +371,7 @@ def _variant_lines(
         if in_property or not isinstance(variant, dict):
             default = default_text(variant)
         else:
+            # The reference writes a text beside an enum without quotes, but not in such a variant.
             default = default_text({**variant, "enum": None})
         if default is not None:
             before = comments.pop() if comments else "//"
