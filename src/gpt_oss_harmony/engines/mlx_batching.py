@@ -91,6 +91,7 @@ class MlxBatching(ModelThread):
 
     def _join(self, place: _Place, tokens: list[int], rest: list[int], cache: Any) -> None:
         """Let a request join the batch; its `cache` holds its `tokens` before the `rest`."""
+        # The cache is kept at the end of the first one, before the token that is read to sample.
         segments = [rest[:-1], rest[-1:]] if place.keeps_prompt else [rest]
         (uid,) = self._generator.insert_segments(
             [segments],
