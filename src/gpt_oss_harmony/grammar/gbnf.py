@@ -128,6 +128,7 @@ def _written(part: Part) -> str:
         case Literal(text):
             return _quoted(text)
         case Special(token):
+            # llama.cpp ends a completion at these itself, once the grammar is complete.
             return "" if token in (RETURN, CALL) else f"<[{token}]>"
         case RuleName(name):
             return _renamed(name)

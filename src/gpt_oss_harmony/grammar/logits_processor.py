@@ -166,6 +166,7 @@ class GrammarLogitsProcessor:
             else:
                 uses[parent] -= 1
                 matcher = old[parent].matcher
+                # The last row that continues an earlier one takes its matcher over.
                 row = _Row(matcher.copy() if uses[parent] else matcher, old[parent].taken)
             row.take(tokens[row.taken :].tolist())
             self._rows.append(row)
