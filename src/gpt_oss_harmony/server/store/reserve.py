@@ -47,6 +47,7 @@ class FileReserve:
                 make_private(self._path)
                 # A sparse file would reserve nothing.
                 os.lseek(file, 0, os.SEEK_END)
+                # The margin is only tried, and given back: the database needs room, too.
                 _allocate(file, _BYTES + _MARGIN)
                 os.ftruncate(file, _BYTES)
             finally:
