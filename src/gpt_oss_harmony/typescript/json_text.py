@@ -128,6 +128,7 @@ class _Copier:
 
 def _copy_scalar(value: bool | int | float | str | None) -> JsonValue:
     if isinstance(value, str):
+        # The text itself, also of a member of an enum, whose `str` may be its name.
         return _checked_text(str.__str__(value))
     if value is None or isinstance(value, bool):
         return value
