@@ -67,6 +67,7 @@ class NotebookPool:
             notebook = self._notebooks.get(session.notebook)
             if notebook is not None:
                 async with notebook.lock:
+                    # It may have been dropped while this call waited for the lock.
                     is_here = self._notebooks.get(notebook.name) is notebook
                     is_here = is_here and not notebook.has_ended
                     if is_here and notebook.cells == session.cells:  # else a branch has used it
