@@ -530,7 +530,7 @@ def _read_header(
         prose = " ".join(word.text for word in rest)
         last = [path.having(Edit.DROP_WORD, prose) for path in last]
     reading, _ = _best([_End(*whole) for path in last for whole in reader.ended(path)])
-    # The other reading costs at least this much, so it cannot win before.
+    # The other reading costs at least this much, so below that it cannot win.
     if reading.cost > COST[Edit.BODY_BEFORE_MARKER]:
         begun = read_unfinished(pieces, role, tools, after_call=after_call)
         cost = begun.cost + COST[Edit.BODY_BEFORE_MARKER]

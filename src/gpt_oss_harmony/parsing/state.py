@@ -550,7 +550,7 @@ class ParserState:
         self.messages.append(message_of(header, text))
         last = self.recoveries[-1] if self.recoveries else None
         begins = last is not None and last[:2] == (RecoveryKind.MISSING_END, self._position)
-        # A repair of this message's end counts for the next message, too, and is noted before it.
+        # A missing end is a repair of the message after it, too.
         self.refuses = begins and RecoveryKind.MISSING_END not in self.repairs
 
     def permitted(self, header: Header, *more: RecoveryKind) -> Header:

@@ -151,7 +151,7 @@ class BatchRunner:
         async def as_owner(scope: Scope, receive: Receive, send: Send) -> None:
             await self._app(as_caller(scope, caller), receive, send)
 
-        # With these, an error in the application would end the batch; now it is the answer 500.
+        # With exceptions, an error in the application would stop the batch; this way it is a 500.
         transport = httpx2.ASGITransport(as_owner, raise_app_exceptions=False)
         async with httpx2.AsyncClient(
             transport=transport, base_url="http://localhost", timeout=None

@@ -114,7 +114,7 @@ def restrict_writing(folders: list[str]) -> None:
     writing = _WRITE_FILE | _CHANGE_FOLDERS | _MOVE
     writing |= (_TRUNCATE if version >= 3 else 0) | (_CONTROL_DEVICES if version >= 5 else 0)
     scoped = _SIGNALS_AND_ABSTRACT_SOCKETS if version >= 6 else 0
-    # Older versions of Landlock have only the first field.
+    # An older Landlock may not know the other fields; the first one is in every version.
     ruleset = struct.pack("=QQQ", writing, 0, scoped)[: 24 if version >= 6 else 8]
     rules = called(libc, _CREATE_RULESET, ruleset, len(ruleset), 0)
     devices = writing & (_WRITE_FILE | _TRUNCATE | _CONTROL_DEVICES)
