@@ -148,8 +148,9 @@ class LimitedRoute(APIRoute):
             try:
                 return await handler(_Request(request.scope, request.receive, body))
             except HTTPException as error:  # the framework's, for any error of a body
-                if isinstance(error.__cause__, (HarmonyError, RecursionError, RequestValidationError)):
-                    raise error.__cause__ from None
+                cause = error.__cause__
+                if isinstance(cause, (HarmonyError, RecursionError, RequestValidationError)):
+                    raise cause from None
                 raise
 
         return handle
