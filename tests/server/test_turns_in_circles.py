@@ -76,3 +76,70 @@ def test_it_can_be_off() -> None:
     (choice,) = answer["choices"]
     assert choice["finish_reason"] == "stop"
     assert "stop_reason" not in choice
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "string"}, "b": {"type": "integer", "minimum": 10}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+FORMAT = {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}
+JSON_IN_CIRCLES = '<|channel|>final<|constrain|>json<|message|>{"a": "' + "I go on. " * 100
+TOOL = {"type": "function", "name": "now", "parameters": SCHEMA, "strict": True}
+CALL_IN_CIRCLES = (
+    '<|channel|>commentary to=functions.now <|constrain|>json<|message|>{"a": "' + "on, " * 100
+)
+REASONING_IN_CIRCLES = "<|channel|>analysis<|message|>" + "I go on. " * 100
+
+
+def answered(said: str, **fields: Any) -> dict[str, Any]:
+    with serving(said, repetition=20) as client:
+        response: dict[str, Any] = client.post(
+            "/v1/responses", json={"input": "hi", **fields}
+        ).json()
+    assert response["status"] == "incomplete"
+    assert response["incomplete_details"]["stop_reason"] == "repetition"
+    return response
+
+
+def test_json_is_closed() -> None:
+    response = answered(JSON_IN_CIRCLES, text={"format": FORMAT})
+    value = json.loads(response["output"][-1]["content"][0]["text"])
+    assert value["a"].startswith("I go on. I go on. ")
+    assert value["b"] == 10
+    # What closes it is among the tokens that the client pays for.
+    assert 20 < response["usage"]["output_tokens"] < 60
+
+
+def test_streamed_json_is_what_the_whole_is() -> None:
+    body = {"input": "hi", "text": {"format": FORMAT}, "stream": True}
+    with serving(JSON_IN_CIRCLES, repetition=20) as client:
+        response = last_event(client.post("/v1/responses", json=body).text)["response"]
+    whole = answered(JSON_IN_CIRCLES, text={"format": FORMAT})
+    assert response["output"][-1]["content"] == whole["output"][-1]["content"]
+
+
+def test_a_call_is_closed() -> None:
+    response = answered(CALL_IN_CIRCLES, tools=[TOOL], tool_choice="required")
+    call = response["output"][-1]
+    assert (call["type"], call["status"]) == ("function_call", "completed")
+    assert json.loads(call["arguments"])["b"] == 10
+
+
+@pytest.mark.parametrize(
+    ("said", "fields"),
+    [
+        (REASONING_IN_CIRCLES, {"text": {"format": FORMAT}}),
+        (CIRCLES, {"tools": [TOOL]}),
+        (JSON_IN_CIRCLES, {"text": {"format": FORMAT}, "max_output_tokens": 36}),
+        (
+            JSON_IN_CIRCLES,
+            {"text": {"format": FORMAT}, "include": ["message.output_text.logprobs"]},
+        ),
+    ],
+    ids=["reasoning", "text", "no room", "log-probabilities"],
+)
+def test_what_is_not_closed(said: str, fields: dict[str, Any]) -> None:
+    *_, item = answered(said, **fields)["output"]
+    assert item["status"] == "incomplete"

@@ -13,9 +13,16 @@ from ..apis.items import Ending, ItemEnded, ItemEvent, TurnEnded
 from ..apis.reader import TurnReader
 from ..apis.turn import TurnRequest
 from ..conversation.messages import Message
-from ..engines.engine import ContextLengthError, EngineError, SampledToken, Sampling
+from ..engines.engine import (
+    ContextLengthError,
+    EngineError,
+    FinishReason,
+    SampledToken,
+    Sampling,
+)
 from ..engines.repetition import RepetitionDetector
-from ..grammar import find_violations
+from ..grammar import Matcher, find_violations, way_to_the_end
+from ..tokens.special_tokens import MESSAGE
 from .auth.api_keys import Caller
 from .http.errors import shutting_down
 from .http.requests import cancel_all
@@ -113,6 +120,8 @@ async def engine_slot(
             metrics.begin()
             sampled = services.engine.generate(prompt, sampling)
             stream = metrics.follow(sampled if span is None else span.traced(sampled))
+            if detector is not None and sampling.grammar and sampling.logprobs is None:
+                stream = _closed_circles(stream, services, caller, sampling, metrics)
             try:
                 async with aclosing(stream) as tokens:
                     yield EngineSlot(tokens, metrics)
@@ -120,6 +129,42 @@ async def engine_slot(
                 if services.admission.is_closed and not isinstance(error, ValueError):
                     raise shutting_down() from error
                 raise
+
+
+async def _closed_circles(
+    stream: AsyncGenerator[SampledToken, None],
+    services: Services,
+    caller: Caller,
+    sampling: Sampling,
+    metrics: CompletionMetrics,
+) -> AsyncGenerator[SampledToken, None]:
+    """Close the call or the JSON in which a completion runs in circles, so that it can be read.
+
+    The rest needs no model. With log-probabilities, which only the model has, it is cut as it is.
+    """
+    tokens: list[int] = []
+    async with aclosing(stream):
+        async for sampled in stream:
+            tokens.append(sampled.token)
+            rest: list[int] = []
+            if metrics.is_repetition:
+                rest = await services.pools.grammar.run(
+                    caller.owner, _rest_of_body, sampling, tokens
+                )
+            yield sampled._replace(finish_reason=None) if rest else sampled
+            metrics.sampled += len(rest)
+            for at, token in enumerate(rest, start=1):
+                reason = FinishReason.STOP if at == len(rest) else None
+                yield SampledToken(token, finish_reason=reason, is_forced=True)
+
+
+def _rest_of_body(sampling: Sampling, tokens: Sequence[int]) -> list[int]:
+    """Return the tokens that close the open body; none if it is whole or more must follow it."""
+    assert sampling.grammar is not None
+    matcher = Matcher(sampling.grammar)
+    way = way_to_the_end(matcher) or [] if matcher.accept_all(tokens) == len(tokens) else []
+    fits = sampling.max_tokens is None or len(tokens) + len(way) <= sampling.max_tokens
+    return way if fits and len(way) > 1 and MESSAGE not in way else []
 
 
 def choice_sampling(sampling: Sampling, index: int) -> Sampling:
