@@ -211,6 +211,13 @@ def test_the_core_has_no_clock_network_or_environment(path: Path) -> None:
     assert not set(imported_names(path)) & forbidden
 
 
+def test_no_wait_loses_a_cancellation() -> None:
+    """Before Python 3.12, `asyncio.wait_for` returns a result that comes with a cancellation."""
+    agent = PACKAGE / "tools" / "python" / "sandbox" / "agent"  # runs alone, and is killed
+    paths = {path for path in PACKAGE.rglob("*.py") if ".wait_for(" in path.read_text("utf-8")}
+    assert {path for path in paths if agent not in path.parents} == set()
+
+
 def test_telemetry_is_imported_only_where_it_is_on() -> None:
     """Without a collector, the server runs without a line of OpenTelemetry."""
     importing = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -14,10 +15,12 @@ import anthropic
 import httpx2
 import openai
 import pytest
+from fastapi import FastAPI
 
 from gpt_oss_harmony.apis.batches import Batch, BatchBodyError, read_batch_file
 from gpt_oss_harmony.server import Settings
 from gpt_oss_harmony.server import batches as batches_of_server
+from gpt_oss_harmony.server.batches import BatchRunner
 from gpt_oss_harmony.server.store import Batches, BatchResult, Store, StoreError, tables
 from support.chat_server import FINAL
 from support.scripted_engine import ScriptedEngine
@@ -360,3 +363,23 @@ def test_requests_without_an_answer_expire(database_url: str) -> None:
             connection.exec_driver_sql("UPDATE batches SET deadline = 1")
         assert ended(client, batch.id).request_counts.expired == 1
         assert [each.result.type for each in batches.results(batch.id)] == ["succeeded", "expired"]
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_a_runner_ends_whenever_it_is_cancelled(steps: int) -> None:
+    """Also in the step of the event loop in which it hears of a new batch."""
+
+    async def begin_and_cancel() -> None:
+        new_batches = asyncio.Event()
+        runner = BatchRunner(FastAPI(), SimpleNamespace(new_batches=new_batches))  # type: ignore[arg-type]
+        running = asyncio.ensure_future(runner.run())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        new_batches.set()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        running.cancel()
+        _, alive = await asyncio.wait({running}, timeout=1)
+        assert not alive
+
+    asyncio.run(begin_and_cancel())

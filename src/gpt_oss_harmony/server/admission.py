@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
+
+import anyio
 
 from .fair_turns import FairSemaphore
 from .http.errors import shutting_down, too_many
@@ -89,8 +91,8 @@ class Admission:
     async def close(self, seconds: float) -> bool:
         """Refuse new requests; return whether all others end within `seconds`."""
         self.is_closed = True
-        with suppress(asyncio.TimeoutError):  # a class of its own before Python 3.11
-            await asyncio.wait_for(self._idle.wait(), seconds)
+        with anyio.move_on_after(seconds):
+            await self._idle.wait()
         return self._idle.is_set()
 
     def _note_idle(self) -> None:

@@ -11,11 +11,11 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
+import anyio
 import httpx2
 from fastapi import APIRouter, FastAPI, Query, Request
 from starlette.responses import StreamingResponse
@@ -81,8 +81,8 @@ class BatchRunner:
         """Look for batches that are new, cancelled or too late, and work on them."""
         try:
             while True:
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._services.new_batches.wait(), CHECK_SECONDS)
+                with anyio.move_on_after(CHECK_SECONDS):
+                    await self._services.new_batches.wait()
                 self._services.new_batches.clear()
                 try:
                     await self._look()

@@ -15,6 +15,8 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 from urllib.robotparser import RobotFileParser
 
+import anyio
+
 from ... import __version__
 from ...rendering.cache import BoundedCache
 from ..tool import ToolError
@@ -139,8 +141,9 @@ class ReadingProcesses:
             env={},
         )
         try:
-            output, _ = await asyncio.wait_for(process.communicate(request), self._seconds)
-        except asyncio.TimeoutError:
+            with anyio.fail_after(self._seconds):
+                output, _ = await process.communicate(request)
+        except TimeoutError:
             raise ToolError(
                 f"cannot show {address}: reading it takes longer than {self._seconds} seconds"
             ) from None
@@ -243,9 +246,9 @@ class WebPages:
         limits = self._limits
         try:
             permit = None if self._robots is None else self._robots.permit
-            fetching = self._web.fetch(url, most=limits.size, permit=permit)
-            fetched = await asyncio.wait_for(fetching, limits.seconds)
-        except asyncio.TimeoutError:
+            with anyio.fail_after(limits.seconds):
+                fetched = await self._web.fetch(url, most=limits.size, permit=permit)
+        except TimeoutError:
             raise ToolError(f"{url} takes longer than {limits.seconds:g} seconds to come") from None
         if fetched.status >= 400:
             raise ToolError(f"{fetched.url} answers with the error {fetched.status}")

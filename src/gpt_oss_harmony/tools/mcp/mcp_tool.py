@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
+import anyio
 from mcp import Client, MCPError
 from mcp.types import (
     AudioContent,
@@ -148,7 +149,7 @@ def make_listing(name: str, description: str | None, tools: Iterable[ListedTool]
 
 
 _RAW = 4  # characters read for each one shown: colours and overwritten lines are removed
-_LISTING_ERRORS = (ListingError, MCPError, ValidationError, asyncio.TimeoutError)
+_LISTING_ERRORS = (ListingError, MCPError, ValidationError, TimeoutError)
 
 
 class McpSession(BaseModel):
@@ -282,7 +283,8 @@ class McpTool(ServerTool[McpSession]):
             client = await connection.client()
             info = client.server_info
             name = address.name or (info.name if info else "") or address.short_name
-            tools = await asyncio.wait_for(list_tools(client), settings.connect_seconds)
+            with anyio.fail_after(settings.connect_seconds):
+                tools = await list_tools(client)
             name = harmony_name(name, {"functions", *BUILT_IN_TOOLS, *taken}, default="server")
             listing = make_listing(name, client.instructions, tools)
         except _LISTING_ERRORS as error:

@@ -280,8 +280,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     if os.name == "posix":
         ways = tuple(partial(os.killpg, process.pid, n) for n in (signal.SIGTERM, signal.SIGKILL))
     for end in (*ways, None):
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(process.wait(), _ENDING_SECONDS)
+        with anyio.move_on_after(_ENDING_SECONDS):
+            await process.wait()
             return
         with suppress(ProcessLookupError, PermissionError):
             if end is not None:

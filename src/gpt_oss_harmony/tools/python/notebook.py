@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
+import anyio
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..tool import Attachment
@@ -157,8 +158,9 @@ class Notebook:
     async def _in_time(self, work: Coroutine[object, object, _Result]) -> _Result:
         """Wait for quick work; it is slow only if the model's code has replaced the agent."""
         try:
-            return await asyncio.wait_for(work, _FILE_SECONDS)
-        except asyncio.TimeoutError:
+            with anyio.fail_after(_FILE_SECONDS):
+                return await work
+        except TimeoutError:
             self._sandbox.kill("it did not answer")
             raise SandboxGone("it did not answer") from None
 

@@ -10,7 +10,9 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+
+import anyio
 
 from ..tool import ToolError
 from .notebook import Notebook, NotebookOutput
@@ -185,8 +187,8 @@ class NotebookPool:
                         f"{wait:g} seconds; try again in a while, or go on without running code"
                     )
                 async with self._changed:
-                    with suppress(asyncio.TimeoutError):
-                        await asyncio.wait_for(self._changed.wait(), min(until, end) - now)
+                    with anyio.move_on_after(min(until, end) - now):
+                        await self._changed.wait()
         finally:
             del self._waiting[call]
 

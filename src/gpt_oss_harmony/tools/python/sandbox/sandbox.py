@@ -18,6 +18,8 @@ from functools import partial
 from importlib import resources
 from typing import Any
 
+import anyio
+
 from .agent.requests import RAN_ON
 from .launch import Launch, SandboxError, SandboxGone, agent_source
 from .limits import ControlGroup, Limits, breach, count_files, process_tree
@@ -112,10 +114,11 @@ class Sandbox:
             launch.close()
         sandbox = cls(process, launch, limits)
         try:
-            await asyncio.wait_for(sandbox._greet(launch), _START_SECONDS)
+            with anyio.fail_after(_START_SECONDS):
+                await sandbox._greet(launch)
         except BaseException as error:
             log = await sandbox._end()
-            if isinstance(error, (asyncio.TimeoutError, SandboxGone, SandboxError)):
+            if isinstance(error, (TimeoutError, SandboxGone, SandboxError)):
                 raise SandboxError(_not_started(launch, error, log)) from error
             raise
         return sandbox
@@ -172,8 +175,9 @@ class Sandbox:
             self._group.freeze(False)
         try:
             self._write(pack_frame({"id": ident, "op": op, **fields}, data))
-            response, received = await asyncio.wait_for(waiting, seconds)
-        except asyncio.TimeoutError:
+            with anyio.fail_after(seconds):
+                response, received = await waiting
+        except TimeoutError:
             self.kill("it did not answer")
             raise SandboxGone(self.why_ended) from None
         except asyncio.CancelledError:
