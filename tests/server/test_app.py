@@ -152,6 +152,40 @@ def test_unknown_places_and_methods_are_json_too(client: TestClient) -> None:
     assert answer.json()["error"]["code"] == "method_not_allowed"
 
 
+READ = ["/v1/models", "/v1/models/gpt-oss-20b", "/v1/chat/completions", "/v1/files", "/api/tags",
+        "/health", "/ready", "/metrics"]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", READ)
+def test_head_is_get_without_a_body(path: str) -> None:
+    app = create_app(ScriptedEngine(), Settings(model_names=("gpt-oss-20b",)))
+    with LocalClient(app) as client:
+        got, head = client.get(path), client.head(path)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-type"] == got.headers["content-type"]
+        if path != "/metrics":  # whose numbers change
+            assert head.headers["content-length"] == got.headers["content-length"]
+        counted = client.get("/metrics").text
+        refused = client.put(path)
+    route = path.replace("gpt-oss-20b", "{name:path}")
+    assert f'method="HEAD",route="{route}",status="200"' in counted
+    assert (refused.status_code, refused.headers["allow"][:9]) == (405, "GET, HEAD")
+
+
+def test_head_does_not_run_what_post_does(client: TestClient) -> None:
+    answer = client.head("/v1/messages")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+def test_a_slash_at_the_end_leads_to_the_path_without_it(client: TestClient) -> None:
+    for path, operations in client.get("/openapi.json").json()["paths"].items():
+        for method in operations:
+            sent = client.request(method, f"{path}/?limit=2", follow_redirects=False)
+            assert sent.status_code == 307, (method, path)
+            assert client.base_url.join(sent.headers["location"]).params["limit"] == "2"
+            assert client.base_url.join(sent.headers["location"]).path == path
+
+
 def test_large_bodies_are_refused_announced_or_not(client: TestClient) -> None:
     large = b'{"words": ["' + b"a" * 2000 + b'"]}'
 

@@ -114,9 +114,9 @@ def test_json_has_several_content_types(
     ("method", "path", "allowed"),
     [
         ("PUT", "/v1/responses", "POST"),
-        ("PUT", "/v1/responses/resp_1", "DELETE, GET"),
-        ("DELETE", "/v1/chat/completions", "GET, POST"),
-        ("POST", "/v1/models", "GET"),
+        ("PUT", "/v1/responses/resp_1", "DELETE, GET, HEAD"),
+        ("DELETE", "/v1/chat/completions", "GET, HEAD, POST"),
+        ("POST", "/v1/models", "GET, HEAD"),
     ],
 )
 def test_a_path_names_its_methods(client: TestClient, method: str, path: str, allowed: str) -> None:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData, Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Message, Receive, Scope, Send
 
 from ..apis.request_body import MANY_ERRORS, RequestBody
@@ -112,11 +113,34 @@ def _sent_in_pieces(
     return send_pieces
 
 
-class LimitedRoute(APIRoute):
+class PlainRoute(APIRoute):
+    """A route that answers HEAD as GET, and no path with a slash at its end.
+
+    FastAPI would list HEAD in the schema as an operation of its own. The HTTP server leaves out the
+    body. For a slash, the router looks for the path without it, and redirects there.
+    """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return how far the route fits; a name of a model could have the slash."""
+        if scope["type"] == "http" and scope["path"].endswith("/"):
+            return Match.NONE, {}
+        return super().matches(self._as_get(scope))
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request."""
+        await super().handle(self._as_get(scope), receive, send)
+
+    def _as_get(self, scope: Scope) -> Scope:
+        is_head = scope["type"] == "http" and scope["method"] == "HEAD"
+        return {**scope, "method": "GET"} if is_head and "GET" in (self.methods or ()) else scope
+
+
+class LimitedRoute(PlainRoute):
     """A route for callers with a key; a request with a body counts against its limits."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the caller and the limits, then answer the request."""
+        scope = self._as_get(scope)
         if scope["method"] not in (self.methods or ()):
             await super().handle(scope, receive, send)
             return

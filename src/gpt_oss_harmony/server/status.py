@@ -12,10 +12,10 @@ from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from .auth.api_keys import AuthenticatedCaller
 from .http.errors import ApiError, database_unavailable, shutting_down, without_addresses
-from .limited_route import LimitedRoute
+from .limited_route import LimitedRoute, PlainRoute
 from .services import services_of
 
-router = APIRouter(tags=["Operation"])
+router = APIRouter(tags=["Operation"], route_class=PlainRoute)
 usage_router = APIRouter(prefix="/v1/usage", tags=["Usage"], route_class=LimitedRoute)
 
 
