@@ -99,8 +99,8 @@ def plan_response(
     owner = caller.owner
     history = history or history_of(services, owner, request)
     resolved, references, servers, answered = _resolved(services, owner, request, history)
-    input_items = input_items_of(resolved, new_id, references)
     turn = _turn(services, owner, resolved, history, references, servers)
+    input_items = input_items_of(resolved, new_id, references)
     prepared: PreparedTurn | None = None
     compaction: Sequence[HistoryItem] = ()
     if request.compaction_threshold is not None:
