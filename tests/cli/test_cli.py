@@ -356,7 +356,7 @@ def test_owners_are_listed_with_what_they_have(tmp_path: Path) -> None:
         for owner in ("", "key_1"):
             store.conversations.create(Conversation(f"conv_{owner}", owner, 0, {}))
     assert run(f"data owners --database {database}").out == (
-        "'' (requests without a key)  conversations: 1\nkey_1  conversations: 1\n"
+        "'' (requests without a key)  1 conversation\nkey_1  1 conversation\n"
     )
 
 

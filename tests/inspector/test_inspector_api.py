@@ -794,7 +794,9 @@ REFUSED: dict[str, tuple[str, Any, int, str | None, str]] = {
         "render", {"source": CHAT, "ending": "training", "example": 7}, 422, "example",
         "there is no example 7; the conversation makes 1",
     ),
-    "an example below 0": ("render", {"source": CHAT, "example": -1}, 422, "example", "greater"),
+    "an example below 0": (
+        "render", {"source": CHAT, "example": -1}, 422, "example", "a number from 0",
+    ),
     "a surrogate in a schema": (
         "render",
         {"source": {"messages": [], "tools": [
@@ -826,7 +828,7 @@ REFUSED: dict[str, tuple[str, Any, int, str | None, str]] = {
             "name": "f", "parameters": {"properties": {"a": {"uniqueItems": True}}}}}]}},
         422, "tools/functions.f#/properties/a/uniqueItems", "cannot enforce",
     ),
-    "a place": ("allowed", {"source": CHAT, "from": -1}, 422, "from", "greater"),
+    "a place": ("allowed", {"source": CHAT, "from": -1}, 422, "from", "a number from 0"),
     "a result without a call": (
         "append", {"source": {"input": "hi"}, "messages": [RESULT]}, 422, "messages",
         "there is no call without a result",

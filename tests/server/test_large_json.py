@@ -38,13 +38,18 @@ def test_the_slow_reader_and_writer_are_the_fast_ones(value: Any) -> None:
 
 
 @pytest.mark.usefixtures("always_large")
-@pytest.mark.parametrize("data", [b"[1,", b"[1,]", b'{"a":[}', b"[NaN, 01]", b"[\xff]", b"[1] [2]"])
+@pytest.mark.parametrize("data", [b"[1,", b"[1,]", b'{"a":[}', b"[NaN, 01]", b"[1] [2]"])
 def test_what_is_no_json_is_the_same_error(data: bytes) -> None:
     with pytest.raises(ValueError) as expected:  # noqa: PT011 - whatever Python says
         json.loads(data)
     with pytest.raises(type(expected.value)) as found:
         read_json(data)
     assert str(found.value) == str(expected.value)
+
+
+def test_bytes_that_are_not_utf_8_are_no_json() -> None:
+    with pytest.raises(json.JSONDecodeError, match=r"not UTF-8 \(byte 1\)"):
+        read_json(b"[\xff]")
 
 
 @pytest.mark.usefixtures("always_large")

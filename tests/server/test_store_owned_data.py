@@ -211,15 +211,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert main(["data", *arguments, "--database", str(path)]) == 0
         return capsys.readouterr().out
 
-    assert run("owners") == "''  1 conversations\nkey_a  1 conversations\n"
+    assert run("owners") == "'' (requests without a key)  1 conversation\nkey_a  1 conversation\n"
     (line,) = run("export", "--owner", "key_a").splitlines()
     row = {"id": "conv_1", "owner": "key_a", "created_at": 5, "metadata": {"topic": "é"}}
     assert json.loads(line) == {"table": "conversations", "columns": {**row, "next_position": 0}}
     assert "repeat the command with --yes" in run("delete", "--owner", "key_a")
     assert run("backup", str(tmp_path / "copy.db")).startswith(str(tmp_path / "copy.db"))
-    assert run("delete", "--owner", "key_a", "--yes") == "deleted: 1 conversations\n"
-    assert run("owners") == "''  1 conversations\n"
-    assert run("delete", "--owner", "", "--yes") == "deleted: 1 conversations\n"
+    assert run("delete", "--owner", "key_a", "--yes") == "deleted: 1 conversation\n"
+    assert run("owners") == "'' (requests without a key)  1 conversation\n"
+    assert run("delete", "--owner", "", "--yes") == "deleted: 1 conversation\n"
     with Store(tmp_path / "copy.db") as copied:
         assert copied.owned.owners() == ["", "key_a"]
 

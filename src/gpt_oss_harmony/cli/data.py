@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping
 
 from ..installation import needing_extra
@@ -81,6 +82,10 @@ class _Data(Command):
 DATA = _Data()
 
 
+_PLURAL = re.compile("(?<=ch)es$|s$")
+
+
 def _shown(counts: Mapping[str, int]) -> str:
-    shown = (f"{name.replace('_', ' ')}: {count}" for name, count in counts.items())
+    names = {name: name if count != 1 else _PLURAL.sub("", name) for name, count in counts.items()}
+    shown = (f"{count} {names[name].replace('_', ' ')}" for name, count in counts.items())
     return ", ".join(shown) or "nothing"
