@@ -136,7 +136,7 @@ async def measure(url: str, model: str, texts: Sequence[str]) -> tuple[float, fl
         begin = time.perf_counter()
         taken = await asyncio.gather(*(completion(client, url, model, text) for text in texts))
         seconds = time.perf_counter() - begin
-    assert all(one.tokens > 10 for one in taken), taken
+    assert all(one.tokens for one in taken), taken
     tokens = sum(one.tokens for one in taken)
     return statistics.median(one.first for one in taken), tokens / seconds, tokens // len(texts)
 
