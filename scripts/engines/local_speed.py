@@ -61,7 +61,7 @@ def random_model(folder: Path) -> Path:
         "layer_types": ["sliding_attention", "full_attention"] * 6,
     }
     torch.manual_seed(1)
-    model = GptOssForCausalLM(GptOssConfig(**sizes)).to(torch.bfloat16)
+    model = GptOssForCausalLM(GptOssConfig(**sizes)).bfloat16()
     model.save_pretrained(folder)
     # As the demo model's, which the writer of GGUF files reads.
     (folder / "config.json").write_text(json.dumps(sizes), "utf-8")
