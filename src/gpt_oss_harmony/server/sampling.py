@@ -146,16 +146,17 @@ async def _closed_circles(
     async with aclosing(stream):
         async for sampled in stream:
             tokens.append(sampled.token)
-            rest: list[int] = []
-            if metrics.is_repetition:
-                rest = await services.pools.grammar.run(
-                    caller.owner, _rest_of_body, sampling, tokens
-                )
-            yield sampled._replace(finish_reason=None) if rest else sampled
+            if not metrics.is_repetition:
+                yield sampled
+                continue
+            pool = services.pools.grammar
+            rest = await pool.run(caller.owner, _rest_of_body, sampling, tokens)
             metrics.sampled += len(rest)
+            yield sampled._replace(finish_reason=None) if rest else sampled
             for at, token in enumerate(rest, start=1):
                 reason = FinishReason.STOP if at == len(rest) else None
                 yield SampledToken(token, finish_reason=reason, is_forced=True)
+            return
 
 
 def _rest_of_body(sampling: Sampling, tokens: Sequence[int]) -> list[int]:
