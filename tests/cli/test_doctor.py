@@ -13,7 +13,7 @@ import pytest
 from gpt_oss_harmony import engines
 from gpt_oss_harmony.cli import doctor, main
 from gpt_oss_harmony.cli.doctor import Finding, examine
-from gpt_oss_harmony.engines.memory_plan import PUBLISHED_FIGURES
+from gpt_oss_harmony.engines.batching_memory import PUBLISHED_FIGURES
 from gpt_oss_harmony.engines.placement import Device, Machine
 from gpt_oss_harmony.installation import requirement
 

@@ -13,13 +13,13 @@ import pytest
 
 from gpt_oss_harmony.cli import main
 from gpt_oss_harmony.engines import EngineError, open_engine
+from gpt_oss_harmony.engines.batching_memory import PUBLISHED_FIGURES
 from gpt_oss_harmony.engines.gguf_conversion import converted_file
 from gpt_oss_harmony.engines.installed_models import (
     InstalledModel,
     find_installed,
     installed_models,
 )
-from gpt_oss_harmony.engines.memory_plan import PUBLISHED_FIGURES
 from gpt_oss_harmony.engines.model_names import find_source
 from support.gguf_files import write_model
 

@@ -19,8 +19,7 @@ from transformers.integrations.mxfp4 import replace_with_mxfp4_linear
 from transformers.utils.quantization_config import Mxfp4Config
 
 from gpt_oss_harmony.engines import EngineError, transformers_engine
-from gpt_oss_harmony.engines.devices import find_machine
-from gpt_oss_harmony.engines.memory_plan import (
+from gpt_oss_harmony.engines.batching_memory import (
     PAGE,
     PUBLISHED_FIGURES,
     USABLE_SHARE,
@@ -28,6 +27,7 @@ from gpt_oss_harmony.engines.memory_plan import (
     ModelFigures,
     plan_memory,
 )
+from gpt_oss_harmony.engines.devices import find_machine
 from gpt_oss_harmony.engines.parallel import Processes
 from gpt_oss_harmony.engines.placement import HOPPER_ATTENTION, Device, Machine, Placement, place
 from support.shared_model import write_model

@@ -20,8 +20,8 @@ from gpt_oss_harmony.engines import (
     EngineError,
     Sampling,
     TransformersEngine,
+    batching_memory,
     cpu_model,
-    memory_plan,
     self_check,
 )
 
@@ -221,7 +221,7 @@ def test_a_cache_that_cannot_be_made_is_the_error_of_the_constructor(
     monkeypatch.setattr(cache, refuse)
     with pytest.raises(EngineError, match="KV cache cannot be made: the footprint is too large"):
         TransformersEngine.load(folder, **SIZES)
-    assert memory_plan.PAGE == 256
+    assert batching_memory.PAGE == 256
 
 
 def test_health_names_the_error_that_ended_the_model(

@@ -18,10 +18,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..engines.batching_memory import PUBLISHED_FIGURES, ModelFigures, gigabytes
 from ..engines.engine import EngineError
 from ..engines.gguf_header import read_gguf_header
 from ..engines.local_memory import machine_memory, plan_local_memory
-from ..engines.memory_plan import PUBLISHED_FIGURES, ModelFigures, gigabytes
 from ..engines.model_names import ModelSource, find_source, is_url
 from ..engines.placement import Machine, Placement, place
 from ..installation import DISTRIBUTION, VERSION, requirement

@@ -7,11 +7,11 @@ import json
 import sys
 from pathlib import Path
 
+from ..engines.batching_memory import gigabytes
 from ..engines.engine import EngineError
 from ..engines.gguf_conversion import convert_ollama_gguf
 from ..engines.installed_models import InstalledModel, find_installed, installed_models
 from ..engines.local_memory import machine_memory, plan_local_memory
-from ..engines.memory_plan import gigabytes
 from ..engines.model_names import split_program
 from .command import Command
 from .options import add_color

@@ -8,7 +8,7 @@
                                   what all engines in this process share: seeds, grammars, forced
                                   tokens, queues, cancelling
     torch_sampling                rows of PyTorch's logits to tokens
-    memory_plan → placement       where a model runs, and how its memory is used
+    batching_memory → placement   where a model runs, and how its memory is used
     devices                       the facts about this machine for both
     parallel, cpu_model           threads, processes and memory; gpt-oss on the CPU
     drafts                        guesses of the next tokens

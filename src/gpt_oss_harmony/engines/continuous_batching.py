@@ -20,10 +20,10 @@ from typing import Any
 
 import torch
 
+from .batching_memory import PAGE, USABLE_SHARE, MemoryPlan
 from .cpu_model import FEW_ROWS
 from .drafts import LONGEST_DRAFT, Drafts
 from .engine import EngineError
-from .memory_plan import PAGE, USABLE_SHARE, MemoryPlan
 from .parallel import available_memory
 from .private_batching import BatchedRequest, PrivateBatching
 from .self_check import SelfCheck

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .batching_memory import ModelFigures
 from .engine import EngineError
-from .memory_plan import ModelFigures
 
 ARCHITECTURE = "gpt-oss"
 OLLAMA_ARCHITECTURE = "gptoss"

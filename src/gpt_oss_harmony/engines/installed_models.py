@@ -16,10 +16,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from .batching_memory import ModelFigures
 from .engine import EngineError
 from .gguf_conversion import converted_file
 from .gguf_header import ARCHITECTURE, OLLAMA_ARCHITECTURE, GgufHeader, read_gguf_header
-from .memory_plan import ModelFigures
 
 PROGRAMS = ("ollama", "lmstudio")
 """The programs whose names for models can be opened, such as ``ollama:gpt-oss:20b``."""

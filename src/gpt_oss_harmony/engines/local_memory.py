@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from .batching_memory import ModelFigures, gigabytes
 from .engine import EngineError, check_context
-from .memory_plan import ModelFigures, gigabytes
 from .parallel import available_memory
 
 _NUMBER = 2  # bytes of a cached number: float16 or bfloat16

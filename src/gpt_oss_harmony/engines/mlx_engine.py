@@ -18,10 +18,10 @@ import mlx.core as mx
 from mlx_lm.models import gpt_oss
 from mlx_lm.utils import load_model
 
+from .batching_memory import ModelFigures
 from .engine import EngineError, check_sizes
 from .in_process_engine import InProcessEngine
 from .local_memory import machine_memory, plan_local_memory
-from .memory_plan import ModelFigures
 from .mlx_batching import MOST_CACHED_BYTES, MlxBatching
 
 _LOG = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from .batching_memory import MemoryPlan, ModelFigures, gigabytes, plan_memory
 from .engine import EngineError
-from .memory_plan import MemoryPlan, ModelFigures, gigabytes, plan_memory
 
 HOPPER_ATTENTION = "kernels-community/vllm-flash-attn3"
 """The attention with sinks that gpt-oss names for CUDA; its sinks need the Hopper generation."""

@@ -19,11 +19,11 @@ from transformers.distributed.configuration_utils import DistributedConfig
 from transformers.utils import logging as transformers_logging
 from transformers.utils.quantization_config import Mxfp4Config
 
+from .batching_memory import MemoryPlan, ModelFigures, gigabytes, plan_memory
 from .cpu_model import prepare_for_cpu
 from .devices import find_machine
 from .engine import EngineError, check_context, check_sizes
 from .in_process_engine import InProcessEngine
-from .memory_plan import MemoryPlan, ModelFigures, gigabytes, plan_memory
 from .parallel import Processes, thread_count
 from .placement import DIVIDING, HOPPER_ATTENTION, Machine, Placement, place
 from .sequential_generation import SequentialGeneration
