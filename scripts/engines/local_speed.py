@@ -130,12 +130,15 @@ def prompt(turn: int, stream: int) -> str:
     )
 
 
-async def measure(url: str, model: str, texts: Sequence[str]) -> tuple[float, float, int]:
+async def measure(
+    url: str, model: str, texts: Sequence[str], *, is_random: bool
+) -> tuple[float, float, int]:
     """Return the seconds to the first token, tokens a second of all streams, and of a stream."""
     async with httpx2.AsyncClient(timeout=300) as client:
         begin = time.perf_counter()
         taken = await asyncio.gather(*(completion(client, url, model, text) for text in texts))
         seconds = time.perf_counter() - begin
+    assert is_random or all(one.tokens > 10 for one in taken), taken
     failed = sum(not one.tokens for one in taken)
     if failed:  # llama.cpp leaves out tokens that are no characters, which random weights sample
         print(f"{failed} of {len(taken)} streams of {url} ended in an error", file=sys.stderr)
@@ -175,7 +178,8 @@ def main() -> None:
                 # The streams of a round have other numbers than its one stream.
                 texts = [prompt(turn, stream + streams) for stream in range(streams)]
                 for program, url in urls.items():
-                    result = asyncio.run(measure(url, program.model, texts))
+                    measuring = measure(url, program.model, texts, is_random=arguments.random)
+                    result = asyncio.run(measuring)
                     if turn:  # the first warms up
                         found.setdefault((program.name, streams), []).append(result)
     print("| Program | Streams | Tokens of each | First token, ms | Tokens a second |")

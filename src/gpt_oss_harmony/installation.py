@@ -61,9 +61,9 @@ def needing_extra(need: str, extra: str) -> Generator[None, None, None]:
     """Import what an extra brings; a missing package raises an error with `missing_package`'s text.
 
     >>> with needing_extra("keys need", "serve"):  # doctest: +ELLIPSIS
-    ...     import no_such_package
+    ...     import absent_one
     Traceback (most recent call last):
-    gpt_oss_harmony.installation.MissingPackageError: keys need no_such_package; pip install ...
+    gpt_oss_harmony.installation.MissingPackageError: keys need absent_one; pip install ...[serve]'
     """
     try:
         yield

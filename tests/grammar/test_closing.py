@@ -285,6 +285,20 @@ ONLY_WHAT_IS_REQUIRED: list[tuple[dict[str, Any], str, str]] = [
     ({"b": {"type": "object", "properties": {"c": True}, "required": ["c"]}}, "{", '"b":{"c":0}}'),
     ({"b": {"type": "array", "items": {"enum": ["x", "y"]}, "minItems": 2}}, "{", '"b":["x","x"]}'),
     ({"b": {"type": "array", "items": {"const": 12}, "minItems": 2}}, '{"b":[12', ",12]}"),
+    # `15` begins the number, but does not end there; behind it, no object may begin.
+    (
+        {
+            "a": {"const": 15},
+            "b": {
+                "anyOf": [
+                    {"type": "integer", "minimum": 1500000000000001},
+                    {"type": "object", "properties": {"x": {"type": "null"}}, "required": ["x"]},
+                ]
+            },
+        },
+        '{"a":15,"b":',
+        '{"x":null}}',
+    ),
 ]
 
 

@@ -18,6 +18,7 @@ from gpt_oss_harmony.grammar import (
     TurnOptions,
     turn_grammar,
 )
+from gpt_oss_harmony.installation import requirement
 from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
 from support.noise_model import PAD, noise_model, padded
 
@@ -252,7 +253,7 @@ def test_without_torch_the_extra_is_named() -> None:
         "try: g.GrammarLogitsProcessor\n"
         "except ImportError as error: print(error)"
     )
-    assert "[transformers]" in run(code)
+    assert f"pip install {requirement('transformers')}" in run(code)
 
 
 def test_other_names_are_unknown() -> None:

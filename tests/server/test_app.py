@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import re
 import threading
 import time
 import weakref
@@ -27,6 +26,7 @@ from gpt_oss_harmony.server.auth.api_keys import ApiKeys, AuthenticatedCaller
 from gpt_oss_harmony.server.store.database import Database
 from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
+from support.wrong_requests import RAW
 
 
 class Body(BaseModel):
@@ -120,9 +120,6 @@ def test_bytes_that_no_reader_takes_are_named(path: str, body: bytes, problem: s
     assert answer.status_code == 400
     assert problem in answer.json()["error"]["message"]
 
-
-RAW = re.compile("Input should|Field required|should have|valid |validation|instance of|parsing")
-"""Words of pydantic and FastAPI."""
 
 ODD: list[Any] = [None, [], {}, "", -1, 1e99, 1.5, True, [None], {"x": None}, "x" * 5000, [{}]]
 

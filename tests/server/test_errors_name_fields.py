@@ -6,7 +6,6 @@ Each place of a rich request holds one wrong value at a time, or is left out.
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,9 +15,7 @@ from fastapi.testclient import TestClient
 from gpt_oss_harmony.server import Settings, create_app
 from support.local_client import LocalClient
 from support.scripted_engine import TalkingEngine
-
-RAW = re.compile("Input should|Field required|should have|validation|instance of|error parsing")
-"""Words of pydantic and FastAPI."""
+from support.wrong_requests import RAW, places
 
 ABSENT = object()
 WRONG: list[Any] = [None, [None], -1, "", ABSENT]
@@ -96,14 +93,6 @@ def client() -> Iterator[TestClient]:
     settings = Settings(model_names=("script",), repetition=None)
     with LocalClient(create_app(TalkingEngine(), settings)) as client:
         yield client
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, one in inner:
-        yield (*path, key)
-        if isinstance(one, dict | list):
-            yield from places(one, (*path, key))
 
 
 def with_wrong(request: dict[str, Any], path: tuple[Any, ...], wrong: Any) -> dict[str, Any]:

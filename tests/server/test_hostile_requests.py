@@ -20,6 +20,7 @@ from gpt_oss_harmony.server import Settings
 from gpt_oss_harmony.server.http.errors import add_error_handlers
 from support.scripted_engine import TalkingEngine
 from support.served import CHAT_WEATHER, PATIENCE, WEATHER, serving
+from support.wrong_requests import places
 
 REQUESTS = 40
 
@@ -153,15 +154,6 @@ STRANGE: list[Any] = [
     "9" * 400, "auto", "required", "function", [], {}, [None], [[]], ["a", "b"], {"a": None},
     {"type": "x"}, {"type": "object", "properties": {"a": {"$ref": "#"}}},
 ]  # fmt: skip
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a JSON value but the root."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, one in inner:
-        yield (*path, key)
-        if isinstance(one, dict | list):
-            yield from places(one, (*path, key))
 
 
 def changed(valid: Any, rng: Random) -> Any:

@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from ..conversation.json_field import invalid_value, missing_field
+from ..conversation.json_field import invalid_value
 from ..engines.engine import Sampling
 from ..errors import ConversationError
 
@@ -167,15 +167,9 @@ def validation_problem(errors: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     gpt_oss_harmony.errors.ConversationError: messages: the field is missing, but there is 'mesages'
     """
     first = errors[0]
-    location = first["loc"]
-    if first["type"] != "missing":
-        problem = invalid_value(first)
-    elif not location:
-        problem = "the request has no body; send a JSON object"
-    else:
-        given = first["input"] if isinstance(first["input"], Mapping) else {}
-        problem = missing_field(location[-1], given)
-    return field_path(location), problem
+    if first["type"] == "missing" and not first["loc"]:
+        return "", "the request has no body; send a JSON object"
+    return field_path(first["loc"]), invalid_value(first)
 
 
 def field_path(location: Sequence[str | int]) -> str:

@@ -49,7 +49,7 @@ _HELP = f"""\
 A question may have several lines, if \"\"\" stands before and after them.
 Ctrl-C stops an answer."""
 
-_COMMANDS = {*SLASH_COMMANDS, "/clear", "/exit"}
+_OTHER_NAMES = {"/clear": "/new", "/exit": "/quit"}
 _END_WORDS = ("exit", "quit")
 _COMMAND = re.compile(r"/[a-z]*", re.ASCII)
 _STYLES: dict[str, Style] = {"analysis": "marker"}  # reasoning is faint
@@ -119,10 +119,10 @@ class ChatConversation:
         if _COMMAND.fullmatch(word) is None or "\n" in question:
             self._turn(question)
             return
-        match word:
+        match _OTHER_NAMES.get(word, word):
             case "/effort":
                 self._set_effort(rest.strip())
-            case "/new" | "/clear":
+            case "/new":
                 self._messages.clear()
                 self._tools.start_over()
                 self._note("a new conversation")
@@ -134,7 +134,7 @@ class ChatConversation:
                 self._save(rest.strip())
             case "/help":
                 self._output.line(f"{_HELP}{self._person.keys_help}", "marker")
-            case "/quit" | "/exit":
+            case "/quit":
                 self._over = True
             case _:
                 begun = [command for command in SLASH_COMMANDS if command.startswith(word)]
@@ -288,7 +288,8 @@ class ChatConversation:
             name = call.recipient or ""
             self._note("type what the function returns; Ctrl-D or /new takes the question back")
             text = self._person.ask_result(name)
-            if self._person.has_keyboard and (text or "").partition(" ")[0] in _COMMANDS:
+            word = (text or "").partition(" ")[0]
+            if self._person.has_keyboard and word in SLASH_COMMANDS.keys() | _OTHER_NAMES:
                 self._command, text = text, None
             if text is None:
                 raise EOFError(f"no result of {name}")

@@ -86,6 +86,8 @@ _PLURAL = re.compile("(?<=ch)es$|s$")
 
 
 def _shown(counts: Mapping[str, int]) -> str:
-    names = {name: name if count != 1 else _PLURAL.sub("", name) for name, count in counts.items()}
-    shown = (f"{count} {names[name].replace('_', ' ')}" for name, count in counts.items())
+    shown = []
+    for table, count in counts.items():
+        name = table.replace("_", " ")
+        shown.append(f"{count} {_PLURAL.sub('', name) if count == 1 else name}")
     return ", ".join(shown) or "nothing"

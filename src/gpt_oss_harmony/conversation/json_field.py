@@ -112,8 +112,7 @@ class JsonField:
             if self.siblings is not None and name not in self.siblings:
                 missing = missing_field(name, self.siblings)
             return self.error(f"{missing}; expected {expected}")
-        found = "null" if self.is_null else shown(self.value)
-        return self.error(f"expected {expected}, found {found}")
+        return self.error(f"expected {expected}, found {_found(self.value)}")
 
     def error(self, problem: str) -> ConversationError:
         """Make an error with the path of this field."""
@@ -246,20 +245,24 @@ _EXPECTED = {
 """What pydantic expected, by the type of its error."""
 
 
+def _found(value: object) -> str:
+    return "null" if value is None else shown(value)
+
+
 def invalid_value(error: Mapping[str, Any]) -> str:
-    """Say what is wrong with a value that pydantic rejects, as readers of other fields say it.
+    """Say what is wrong with a value that pydantic rejects or misses, as `JsonField` says it.
 
     >>> invalid_value({"type": "greater_than_equal", "ctx": {"ge": 1}, "input": 0})
     'expected a number from 1, found 0'
     """
-    expected = _EXPECTED.get(error["type"])
-    if expected is None:
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    if kind == "missing":
+        return missing_field(str(error["loc"][-1]), value if isinstance(value, Mapping) else ())
+    if kind not in _EXPECTED:
         return str(error["msg"]).removeprefix("Value error, ")
-    context, value = error.get("ctx", {}), error["input"]
-    found = context.get("actual_length") if error["type"] in ("too_short", "too_long") else None
-    if found is None:
-        found = "null" if value is None else shown(value)
-    return f"expected {expected.format_map(context)}, found {found}"
+    length = context.get("actual_length") if kind in ("too_short", "too_long") else None
+    found = _found(value) if length is None else length
+    return f"expected {_EXPECTED[kind].format_map(context)}, found {found}"
 
 
 def shown(value: object, length: int = 80) -> str:

@@ -399,11 +399,7 @@ def _validate(model: type[_Model], raw: Mapping[str, Any], *, field: str) -> _Mo
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = _join(field, ".".join(map(str, first["loc"])))
-        if first["type"] == "missing":
-            problem = missing_field(str(first["loc"][-1]), first["input"])
-        else:
-            problem = invalid_value(first)
-        raise ConversationError(problem, field=path) from error
+        raise ConversationError(invalid_value(first), field=path) from error
 
 
 def _object(raw: object, *, field: str) -> Mapping[str, Any]:

@@ -155,9 +155,9 @@ def _rest_of_value(state: Matcher, mask: bytes, trials: Iterator[int]) -> list[i
         if state.count_allowed(tokens) == len(tokens):
             after = state.copy()
             after.accept_all(tokens)
-            mask = after.bitmask()
+            next_mask = after.bitmask()
             # A number is a value only if it may end here: `1` begins 1577, too.
-            if any(is_allowed(mask, end) for end in ends):
+            if any(is_allowed(next_mask, end) for end in ends):
                 return tokens
     return []
 

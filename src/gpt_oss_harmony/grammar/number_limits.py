@@ -82,7 +82,7 @@ def large_numbers(before: Sequence[int], tokens: Sequence[int]) -> list[int]:
             is_found = False
         elif token in pieces and not is_found:
             if place and tokens[place - 1] not in _number_tokens():
-                continue  # the number is two tokens long
+                continue  # it begins at most three digits earlier, so it is too short
             earlier = chain((tokens[at] for at in range(place - 1, -1, -1)), reversed(before))
             is_large = not _may_follow(_open_number(earlier), pieces[token])
             if is_large and open_text([*before, *tokens[:place]]) is None:

@@ -163,9 +163,12 @@ def _rest_of_body(sampling: Sampling, tokens: Sequence[int]) -> list[int]:
     """Return the tokens that close the open body; none if it is whole or more must follow it."""
     assert sampling.grammar is not None
     matcher = Matcher(sampling.grammar)
-    way = way_to_the_end(matcher) or [] if matcher.accept_all(tokens) == len(tokens) else []
+    if matcher.accept_all(tokens) < len(tokens):
+        return []
+    way = way_to_the_end(matcher) or []
     fits = sampling.max_tokens is None or len(tokens) + len(way) <= sampling.max_tokens
-    return way if fits and len(way) > 1 and MESSAGE not in way else []
+    closes = len(way) > 1 and MESSAGE not in way  # a stop alone closes nothing
+    return way if fits and closes else []
 
 
 def choice_sampling(sampling: Sampling, index: int) -> Sampling:

@@ -12,7 +12,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Iterator
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from math import inf
 from typing import NamedTuple, TypeAlias
 
@@ -178,12 +178,7 @@ class _Graph:
         following = self.next_characters(positions)
         if any(characters.categories for characters in following):
             raise TooLargeError  # a category cannot be divided into ranges
-        return {
-            code
-            for characters in following
-            for first, last in characters.ranges
-            for code in (first, last + 1)
-        }
+        return _borders(following)
 
     def step(self, positions: frozenset[_Position], code: int) -> frozenset[_Position]:
         """Return the positions after one more character."""
@@ -415,12 +410,15 @@ def character_steps(graphs: list[_Graph], places: _Places) -> Iterator[tuple[str
 def _likely_codes(following: set[Characters]) -> Iterator[int]:
     if any(characters.categories for characters in following):
         yield from (*_PLAIN, *_one_of_each_category())
-    firsts = {code for one in following for first, end in one.ranges for code in (first, end + 1)}
-    for first, end in pairwise(sorted({0, LAST + 1} | firsts)):
+    for first, end in pairwise(sorted({0, LAST + 1} | _borders(following))):
+        plain = (code for code in _PLAIN if first <= code < end)
         easy = (code for code in range(first, min(end, first + 64)) if _is_easy(code))
-        code = next((code for code in _PLAIN if first <= code < end), next(easy, None))
-        if code is not None:
-            yield code
+        yield from islice(chain(plain, easy), 1)
+
+
+def _borders(following: set[Characters]) -> set[int]:
+    """Return the code points at which ranges begin, and those behind their ends."""
+    return {code for one in following for first, last in one.ranges for code in (first, last + 1)}
 
 
 @cache
