@@ -470,6 +470,54 @@ def test_a_command_in_the_place_of_a_result_is_run(api: ScriptedApi, talk: Talk)
     assert api.messages[-1] == [user("c")]
 
 
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("/effort high", "effort: high"),
+        (
+            "/history",
+            "[user]\na\n[assistant · commentary · to functions.now · <|constrain|>json]\n{}",
+        ),
+        ("/save", "name a new file, such as /save chat.json"),
+        ("/new york", "/new takes no argument; write /new alone"),
+        ("", 'an empty line is not sent; "" is an empty result'),
+    ],
+)
+def test_a_result_is_asked_for_again(api: ScriptedApi, talk: Talk, typed: str, shown: str) -> None:
+    api.says(*called(0, "c1", "now", "{}"))
+    api.says(HELLO)
+    assert talk(f"a\n{typed}\n12:00\n", person=True).out == (
+        f"[call of functions.now]\n{{}}\n{ASKED}{shown}\nHello!\n"
+    )
+    assert api.messages[-1][-1]["content"] == "12:00"
+
+
+def test_a_question_is_asked_anew_in_the_place_of_a_result(api: ScriptedApi, talk: Talk) -> None:
+    api.says(HELLO)
+    api.says(*called(0, "c1", "now", "{}"))
+    api.says(HELLO)
+    api.says(*called(0, "c1", "now", "{}"))
+    assert talk("a\nb\n/again\n/again\n", person=True).out == (
+        f"Hello!\n[call of functions.now]\n{{}}\n{ASKED}"
+        "no result of functions.now (the question is asked anew)\nHello!\n"
+        f"[call of functions.now]\n{{}}\n{ASKED}"
+        "no result of functions.now (the earlier answer stays)\n"
+    )
+    asked = [user("a"), assistant("Hello!"), user("b")]
+    assert api.messages[1:] == [asked, asked, asked]
+
+
+def test_broken_json_is_sent_and_said(api: ScriptedApi, talk: Talk) -> None:
+    api.says(*called(0, "c1", "now", '{"zone":'))
+    api.says(HELLO)
+    broken = "not valid JSON (line 1, column 9): expected a value"
+    assert talk('a\n{"hour":\n', person=True).out == (
+        f'[call of functions.now]\n{{"zone":\nthe arguments are {broken}\n{ASKED}'
+        f"sent as it is, though it is {broken}\nHello!\n"
+    )
+    assert api.messages[-1][-1]["content"] == '{"hour":'
+
+
 def test_a_program_may_answer_a_call_with_the_text_of_a_command(
     api: ScriptedApi, talk: Talk
 ) -> None:

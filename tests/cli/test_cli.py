@@ -114,6 +114,9 @@ OUTPUTS = [
      '{"type": "array", "items": {"type": ["string", "null"]}}',
      "string | null[]"),
     ("schema", "true", "any"),
+    ("schema", "{}", "any"),
+    ("schema", f'{{"messages": [{{"role": "user", "content": "hi"}}], "tools": [{TOOL}]}}',
+     "// Tells the time.\ntype now = () => any;"),
     ("--version", "", f"harmony {gpt_oss_harmony.__version__}"),
 ]  # fmt: skip
 
@@ -126,6 +129,11 @@ UNKNOWN_TYPES = [
      "type f = (_: {\na?: any,\n}) => any;",
      '"xyz" is not the name of a type; write one of array, boolean, integer, null, number, '),
     ('{"enum": ["a"], "default": {"type": "objct"}}', '"a"', ""),
+    ('{"typ": "object"}', "any", "no keyword of JSON Schema in this object says what is allowed; "
+     "did you mean type?"),
+    ('{"cat": "dog"}', "any", "no keyword of JSON Schema in this object says what is allowed; "
+     "a schema has type"),
+    ('{"minimum": 3}', "any", ""),
 ]  # fmt: skip
 
 
@@ -154,6 +162,8 @@ ERRORS = [
     ("parse", f"{FINAL}assistant", 1,
      "Unexpected token 173781 while expecting start token 200006: found 'assistant', expected "
      f"'<|start|>' (token 12, state ExpectStart){READ_LENIENTLY}"),
+    ("parse", CHAT, 1, "this is a conversation as JSON; 'harmony render' turns it into tokens"),
+    ("parse --lenient", HARMONY, 1, "this is a conversation as JSON; 'harmony render' turns it"),
     ("parse --from ids", "12 cat", 1, "expected token ids (integers between spaces or commas, "
      "or a JSON list of them), found 'cat'"),
     ("parse", "201089", 1, f"{UNEXPECTED_EOS} (token 1, state Header){READ_LENIENTLY}"),
@@ -163,6 +173,7 @@ ERRORS = [
     ("decode", "201089", 1,
      "Invalid token for decoding: 201089 is outside the vocabulary (0 to 201088)"),
     ("schema", "[]", 1, "the list of tools is empty"),
+    ("schema", '{"messages": []}', 1, "the list of tools is empty"),
     ("schema", "[3]", 1, "[0]: expected an object, found 3"),
     ("schema", '[{"type": "function"}]', 1, "[0].name: the field is missing; expected text"),
     ("schema", "3", 1, "expected a tool or a JSON Schema, found 3"),
@@ -339,10 +350,11 @@ def test_words_that_people_type_for_help_and_version() -> None:
     assert run("help rendr").err.startswith("harmony: error: there is no command 'rendr'; did you")
 
 
-def test_data_of_an_unknown_owner_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("action", ["export", "delete", "delete --yes"])
+def test_data_of_an_unknown_owner_is_an_error(tmp_path: Path, action: str) -> None:
     database = f"sqlite:///{tmp_path / 'data.db'}"
     run(f"keys create laptop --database {database}")
-    assert run(f"data export --owner nobody --database {database}") == Result(
+    assert run(f"data {action} --owner nobody --database {database}") == Result(
         1, "", "harmony: error: there is no owner 'nobody'; 'harmony data owners' lists them\n"
     )
 

@@ -132,9 +132,15 @@ def test_a_misspelled_option_is_refused_before_anything_is_loaded(name: str, clo
     assert problem("demo", engine="transformers", **{name: "x"}) == expected
 
 
-def test_a_misspelled_demo(hub: Hub) -> None:
-    hub.status = 404
-    assert "did you mean demo?" in problem("dmeo")
+@pytest.mark.parametrize("name", ["dmeo", "demoo", "Demo"])
+def test_a_misspelled_demo_is_found_without_the_hub(hub: Hub, name: str) -> None:
+    assert problem(name) == f"there is no model {name!r} on this disk; did you mean demo?"
+    assert hub.paths == []
+
+
+def test_somebodys_demo_is_asked_for(hub: Hub) -> None:
+    assert "the Hugging Face hub has none" in problem("me/demo")
+    assert hub.paths
 
 
 def test_a_name_that_the_hub_has_is_left_to_transformers(

@@ -17,7 +17,7 @@ from ..conversation.messages import Author, Message, Role
 from ..errors import HarmonyError, did_you_mean
 from .chat_backend import Answer, Backend, Opening, opened_conversation
 from .chat_person import Person, SlashCommands, Writer
-from .input import InputError
+from .input import InputError, json_value
 from .output import Output, Style, write_message
 from .runtime import EventLoop
 
@@ -50,10 +50,11 @@ A question may have several lines, if \"\"\" stands before and after them.
 Ctrl-C stops an answer."""
 
 _OTHER_NAMES = {"/clear": "/new", "/exit": "/quit"}
+_TAKE_ARGUMENT = {"/effort", "/save"}
+_END_TURN = {"/again", "/new", "/quit"}
 _END_WORDS = ("exit", "quit")
 _COMMAND = re.compile(r"/[a-z]*", re.ASCII)
 _STYLES: dict[str, Style] = {"analysis": "marker"}  # reasoning is faint
-_TAKEN_BACK = "the question is taken back"
 
 
 class ChatConversation:
@@ -118,10 +119,15 @@ class ChatConversation:
             return
         if _COMMAND.fullmatch(word) is None or "\n" in question:
             self._turn(question)
-            return
+        elif rest and _OTHER_NAMES.get(word, word) in SLASH_COMMANDS.keys() - _TAKE_ARGUMENT:
+            self._complain(f"{word} takes no argument; write {word} alone")
+        else:
+            self._run_command(word, rest.strip())
+
+    def _run_command(self, word: str, argument: str) -> None:
         match _OTHER_NAMES.get(word, word):
             case "/effort":
-                self._set_effort(rest.strip())
+                self._set_effort(argument)
             case "/new":
                 self._messages.clear()
                 self._tools.start_over()
@@ -131,7 +137,7 @@ class ChatConversation:
             case "/again":
                 self._answer_again()
             case "/save":
-                self._save(rest.strip())
+                self._save(argument)
             case "/help":
                 self._output.line(f"{_HELP}{self._person.keys_help}", "marker")
             case "/quit":
@@ -166,7 +172,7 @@ class ChatConversation:
             return
         earlier = self._messages[questions[-1] :]
         del self._messages[questions[-1] :]
-        self._turn(earlier[0].text)
+        self._turn(earlier[0].text, is_again=True)
         if len(self._messages) == questions[-1]:
             self._messages += earlier
 
@@ -199,7 +205,7 @@ class ChatConversation:
 
     # Answers
 
-    def _turn(self, question: str) -> None:
+    def _turn(self, question: str, *, is_again: bool = False) -> None:
         """Let the model answer and call tools, until its answer is complete."""
         before = len(self._messages)
         self._messages.append(Message.from_role_and_content(Role.USER, question))
@@ -212,7 +218,10 @@ class ChatConversation:
             if isinstance(error, KeyboardInterrupt) and not self._person.has_keyboard:
                 raise
             del self._messages[before:]
-            self._complain(f"{_in_a_line(error)} ({_TAKEN_BACK})")
+            outcome = "the earlier answer stays" if is_again else "the question is taken back"
+            if self._command == "/again" and not is_again:
+                self._command, outcome = question, "the question is asked anew"
+            self._complain(f"{_in_a_line(error)} ({outcome})")
         if self._output.is_terminal:
             self._output.line()  # before the next question
 
@@ -281,19 +290,15 @@ class ChatConversation:
     def _results_of(self, call: Message) -> list[Message]:
         """Run the called tool, or ask the person for the result.
 
-        Raises `KeyboardInterrupt`, and `EOFError` at the end of input and for a command, which
-        then comes next.
+        Raises `KeyboardInterrupt` and `EOFError`.
         """
         if not self._tools.accept(call.recipient):
             name = call.recipient or ""
-            self._note("type what the function returns; Ctrl-D or /new takes the question back")
-            text = self._person.ask_result(name)
-            word = (text or "").partition(" ")[0]
-            if self._person.has_keyboard and word in SLASH_COMMANDS.keys() | _OTHER_NAMES:
-                self._command, text = text, None
-            if text is None:
-                raise EOFError(f"no result of {name}")
-            message = Message.from_author_and_content(Author.new(Role.TOOL, name), text)
+            if problem := _broken_json(call.text):
+                self._note(f"the arguments are {problem}")
+            message = Message.from_author_and_content(
+                Author.new(Role.TOOL, name), self._ask_result(name)
+            )
             return [message.with_recipient("assistant").with_channel(call.channel or "commentary")]
         results = self._loop.run_until_interrupted(self._tools.results(call))
         for result in results:
@@ -303,12 +308,45 @@ class ChatConversation:
         self._output.flush()
         return [*results]
 
+    def _ask_result(self, function: str) -> str:
+        """Ask for the result of a function until there is one; run commands in between.
+
+        Raises `EOFError` at the end of input, and for a command that ends the turn: it comes next.
+        """
+        self._note("type what the function returns; Ctrl-D or /new takes the question back")
+        while (text := self._person.ask_result(function)) is not None:
+            typed = text.strip()
+            word = typed.partition(" ")[0]
+            if not self._person.has_keyboard:
+                return text
+            if not typed:
+                self._note('an empty line is not sent; "" is an empty result')
+            elif _OTHER_NAMES.get(typed, typed) in _END_TURN:
+                self._command = typed
+                break
+            elif _OTHER_NAMES.get(word, word) in SLASH_COMMANDS:
+                self._take(typed)
+            else:
+                if typed[0] in "{[" and (problem := _broken_json(typed)):
+                    self._note(f"sent as it is, though it is {problem}")
+                return text
+        raise EOFError(f"no result of {function}")
+
 
 def effort_named(name: str) -> ReasoningEffort:
     """Return the effort with that name; raises `InputError`, which lists the names."""
     if name.lower() not in _EFFORTS:
         raise InputError(f"the effort is one of {', '.join(_EFFORTS)}, not {name!r}")
     return ReasoningEffort(name.capitalize())
+
+
+def _broken_json(text: str) -> str:
+    """Say what is wrong with a text as JSON; empty if nothing is."""
+    try:
+        json_value(text)
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def _in_a_line(error: BaseException) -> str:

@@ -57,21 +57,20 @@ class _Data(Command):
             from ..server.store import Store
         output = Output(arguments.color)
         with Store(database_url(arguments, make_folder=False), must_exist=True) as store:
-            if arguments.action == "owners":
+            if arguments.action == "backup":
+                store.back_up(arguments.target)
+                output.line(f"{arguments.target} is a copy of the database")
+            elif arguments.action == "owners":
                 for owner in store.owned.owners():
                     name = owner or "'' (requests without a key)"
                     output.line(f"{name}  {_shown(store.owned.count(owner))}")
+            elif not store.owned.count(arguments.owner):
+                raise InputError(
+                    f"there is no owner {arguments.owner!r}; 'harmony data owners' lists them"
+                )
             elif arguments.action == "export":
-                row = None
                 for row in store.owned.export(arguments.owner):
                     output.line(json_text(row._asdict()))
-                if row is None:
-                    raise InputError(
-                        f"there is no owner {arguments.owner!r}; 'harmony data owners' lists them"
-                    )
-            elif arguments.action == "backup":
-                store.back_up(arguments.target)
-                output.line(f"{arguments.target} is a copy of the database")
             elif not arguments.yes:
                 counted = _shown(store.owned.count(arguments.owner))
                 output.line(f"{counted}; repeat the command with --yes to delete it")

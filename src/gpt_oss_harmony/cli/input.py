@@ -101,14 +101,19 @@ def read_json(file: str) -> tuple[Any, str]:
     with named_in_errors(file):
         if not text.strip():
             raise InputError("there is no input; expected JSON")
-        try:
-            return json.loads(text), text
-        except json.JSONDecodeError as error:
-            where = f"line {error.lineno}, column {error.colno}"
-            problem = _JSON_PROBLEMS.get(error.msg, error.msg)
-            raise InputError(f"not valid JSON ({where}): {problem}") from error
-        except RecursionError:
-            raise InputError("the JSON is nested too deeply to be read") from None
+        return json_value(text), text
+
+
+def json_value(text: str) -> Any:
+    """Read a text as JSON; the error of other texts names the line and the column."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        problem = _JSON_PROBLEMS.get(error.msg, error.msg)
+        raise InputError(f"not valid JSON ({where}): {problem}") from error
+    except RecursionError:
+        raise InputError("the JSON is nested too deeply to be read") from None
 
 
 def add_file(parser: argparse.ArgumentParser, holds: str) -> None:

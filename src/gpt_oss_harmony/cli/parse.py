@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any
 
 from ..encoding import load_harmony_encoding
@@ -14,6 +15,8 @@ from .command import Command
 from .input import InputError, add_file, named_in_errors, read_text
 from .options import add_color, add_format, role_named, role_names
 from .output import Output, json_lines, write_message
+
+_CONVERSATION = re.compile(r'\s*\{\s*"messages"\s*:|\s*\[\s*\{\s*"role"\s*:')
 
 
 class _Parse(Command):
@@ -75,6 +78,11 @@ class _Parse(Command):
             if not text.strip():
                 raise InputError("there is no input; expected token ids or marked-up text")
             if arguments.form is None:
+                if _CONVERSATION.match(text):
+                    raise InputError(
+                        "this is a conversation as JSON; 'harmony render' turns it into tokens, "
+                        "and --from text reads it as a completion"
+                    )
                 tokens = written_tokens(text)
             elif arguments.form == "ids":
                 tokens = token_ids_in(text)

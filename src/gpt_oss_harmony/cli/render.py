@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import get_args
@@ -14,6 +14,7 @@ from ..apis.chat.input import tool_from_chat
 from ..config import HeaderStyle, ReasoningRule, RenderConversationConfig, SchemaDialect
 from ..conversation.messages import Role, declared_tools
 from ..encoding import load_harmony_encoding
+from ..errors import did_you_mean
 from ..rendering.renderer import SegmentKind
 from ..rendering.system_prompt import tool_declaration
 from ..typescript.json_text import JsonValue
@@ -131,13 +132,21 @@ class _Schema(Command):
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_file(parser, "a function tool, a list of them, or a JSON Schema, as JSON")
+        add_file(
+            parser,
+            "a function tool, a list of them, a request with tools, or a JSON Schema, as JSON",
+        )
         add_schema_dialect(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
         raw, _ = read_json(arguments.file)
         with named_in_errors(arguments.file):
-            Output().line("\n\n".join(_types(raw, arguments.schema_dialect)))
+            if isinstance(raw, dict) and isinstance(raw.get("messages"), list):
+                raw = raw.get("tools") or []
+            text = "\n\n".join(_types(raw, arguments.schema_dialect))
+        Output().line(text)
+        if text == "any" and isinstance(raw, dict):
+            _warn_of_keywords(raw)
         _warn_of_types(_schemas(raw))
 
 
@@ -203,6 +212,15 @@ def _warn_of_types(schemas: Iterable[JsonValue]) -> None:
     unknown = itertools.chain.from_iterable(map(unknown_types, schemas))
     for name in itertools.islice(unknown, 1):
         warn("; ".join(type_problem(name)))
+
+
+def _warn_of_keywords(schema: Mapping[str, JsonValue]) -> None:
+    """Warn of an object that is no schema: without any keyword, it allows every value."""
+    from ..grammar.json_schema.keywords import READ
+
+    if READ.isdisjoint(schema) and schema:
+        remedy = did_you_mean(next(iter(schema)), READ, "a schema has type, properties or others")
+        warn(f"no keyword of JSON Schema in this object says what is allowed; {remedy}")
 
 
 def _schemas(raw: JsonValue) -> Iterator[JsonValue]:

@@ -139,7 +139,9 @@ def _of_name(model: str) -> tuple[str, ...]:
 
 
 def _check_no_path(model: str) -> None:
-    """Raise `EngineError` for a path that does not exist, and for names of other programs."""
+    """Raise `EngineError` for what no hub has: paths, names of programs, `demo` misspelled."""
+    if "/" not in model and closest(model, ["demo"]):
+        raise EngineError(f"there is no model {model!r} on this disk; did you mean demo?")
     if model.endswith(".gguf"):
         raise EngineError(
             f"there is no file {str(Path(model).absolute())!r}; 'harmony models' lists the weights "
@@ -173,9 +175,7 @@ def check_hub(model: str, options: Mapping[str, Any]) -> None:
     except ModuleNotFoundError:
         return  # the error about Transformers names the extra
     revision, remedy = options.get("revision"), "name a folder, a model on the hub, a URL, or demo"
-    if closest(model, ["demo"]):
-        remedy = "did you mean demo?"
-    elif re.fullmatch(r"[\w.-]+:\d+(/.*)?", model):
+    if re.fullmatch(r"[\w.-]+:\d+(/.*)?", model):
         remedy = f"for a server, write http://{model}"
     try:
         cached = try_to_load_from_cache(model, "config.json", options.get("cache_dir"), revision)
