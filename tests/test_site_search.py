@@ -101,6 +101,13 @@ FOUND = {
     "function calling": "guides/structured-output",
     "logprobs": "reference/server",
     "JSON schema unsupported": "reference/json-schema",
+    "port already in use": "guides/serve",
+    "address in use": "guides/serve",
+    "two servers": "guides/serve",
+    "another server uses the database": "guides/serve",
+    "openai sdk": "guides/serve",
+    "tool_choice": "reference/mapping",
+    "temperature": "reference/mapping",
 }
 """What people type, and the page that must be among the first three."""
 

@@ -146,7 +146,7 @@ ERRORS = [
     ("render", " ", 1, "there is no input; expected JSON"),
     ("render", "{", 1, "not valid JSON (line 1, column 2): expected a field name in "
      "double quotes"),
-    ("render", "[" * 100_000, 1, "the JSON is nested too deeply to be read"),
+    ("render", "[" * 100_000, 1, "not valid JSON: nested too deeply to be read"),
     ("render", "\udcff", 2, "not UTF-8 (at byte 0); save it as UTF-8"),
     ("render", "3", 1, "messages: expected a list, found 3"),
     ("render", "{}", 1, "messages: the field is missing; expected a list"),

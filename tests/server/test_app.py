@@ -111,7 +111,14 @@ def test_bad_bodies_name_the_field(
 @pytest.mark.parametrize("path", ["responses", "chat/completions", "messages", "completions"])
 @pytest.mark.parametrize(
     ("body", "problem"),
-    [(b'{"model":"\xff"}', "it is not UTF-8 (byte 10)"), (b"[" * 100_000, "nested too deeply")],
+    [
+        (b'{"model":"\xff"}', "the body is not valid JSON: it is not UTF-8 (byte 10)"),
+        (b"[" * 100_000, "nested too deeply"),
+        (
+            b'{\n"model": "demo",\n}',
+            "the body is not valid JSON (line 3, column 1): expected a field name in double quotes",
+        ),
+    ],
 )
 def test_bytes_that_no_reader_takes_are_named(path: str, body: bytes, problem: str) -> None:
     with LocalClient(create_app(ScriptedEngine(), Settings())) as client:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 RAW = re.compile(
-    "Input should|Field required|should have|valid (?!tool name)|validation|instance of|parsing"
+    "Input should|Field required|should have|valid (?!tool name|JSON)|validation|instance of"
+    "|parsing"
 )
 """Words of pydantic and FastAPI."""
 

@@ -18,24 +18,13 @@ from typing import Any, ClassVar
 
 from ..apis.chat.input import conversation_from_chat, is_chat
 from ..apis.current_date import iso_date
+from ..conversation.json_field import json_problem
 from ..conversation.messages import Conversation
 from ..errors import HarmonyError
 from .command import BAD_USAGE
 from .output import Output
 
 STANDARD_INPUT = "-"
-
-_JSON_PROBLEMS = {
-    "Expecting property name enclosed in double quotes": "expected a field name in double quotes",
-    "Illegal trailing comma before end of object": "remove the comma before }",
-    "Illegal trailing comma before end of array": "remove the comma before ]",
-    "Expecting ':' delimiter": "expected : after the field name",
-    "Expecting ',' delimiter": "expected a comma, or the end of the list or object",
-    "Expecting value": "expected a value",
-    "Extra data": "there is text after the end of the JSON; write one value",
-    "Unterminated string starting at": "the text that begins here has no closing quote",
-    "Invalid control character at": "write a line break in a text as \\n",
-}
 
 
 class InputError(Exception):
@@ -108,12 +97,8 @@ def json_value(text: str) -> Any:
     """Read a text as JSON; the error of other texts names the line and the column."""
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        problem = _JSON_PROBLEMS.get(error.msg, error.msg)
-        raise InputError(f"not valid JSON ({where}): {problem}") from error
-    except RecursionError:
-        raise InputError("the JSON is nested too deeply to be read") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(json_problem(error)) from error
 
 
 def add_file(parser: argparse.ArgumentParser, holds: str) -> None:

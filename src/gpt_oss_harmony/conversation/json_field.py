@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -263,6 +264,34 @@ def invalid_value(error: Mapping[str, Any]) -> str:
     length = context.get("actual_length") if kind in ("too_short", "too_long") else None
     found = _found(value) if length is None else length
     return f"expected {_EXPECTED[kind].format_map(context)}, found {found}"
+
+
+_JSON_PROBLEMS = {
+    "Expecting property name enclosed in double quotes": "expected a field name in double quotes",
+    "Illegal trailing comma before end of object": "remove the comma before }",
+    "Illegal trailing comma before end of array": "remove the comma before ]",
+    "Expecting ':' delimiter": "expected : after the field name",
+    "Expecting ',' delimiter": "expected a comma, or the end of the list or object",
+    "Expecting value": "expected a value",
+    "Extra data": "there is text after the end of the JSON; write one value",
+    "Unterminated string starting at": "the text that begins here has no closing quote",
+    "Invalid control character at": "write a line break in a text as \\n",
+}
+"""What is wrong with a text that is no JSON, by the words of `json.JSONDecodeError`."""
+
+
+def json_problem(error: ValueError | RecursionError) -> str:
+    """Say why `json.loads` cannot read a text, and where.
+
+    >>> json_problem(json.JSONDecodeError("Expecting value", '{"a":}', 5))
+    'not valid JSON (line 1, column 6): expected a value'
+    """
+    if isinstance(error, RecursionError):
+        return "not valid JSON: nested too deeply to be read"
+    if not isinstance(error, json.JSONDecodeError):
+        return f"not valid JSON: {error}"
+    place = f" (line {error.lineno}, column {error.colno})" if error.doc else ""
+    return f"not valid JSON{place}: {_JSON_PROBLEMS.get(error.msg, error.msg)}"
 
 
 def shown(value: object, length: int = 80) -> str:

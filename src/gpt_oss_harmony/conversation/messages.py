@@ -21,7 +21,7 @@ from pydantic import (
 from ..config import CheckedModel, require_list
 from ..errors import ConversationError, wrong_type
 from .content import Content, DeveloperContent, SystemContent, TextContent, require_text
-from .json_field import invalid_value, missing_field, shown
+from .json_field import invalid_value, json_problem, missing_field, shown
 from .tool_namespaces import ToolDescription
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -282,16 +282,14 @@ class Conversation(CheckedModel):
         """
         try:
             raw = json.loads(payload)
-        except RecursionError:
-            raise ConversationError("the JSON is nested too deeply to be read") from None
         except TypeError:
             found = type(payload).__name__
             raise ConversationError(
                 f"expected JSON as text, not {found}; json.dumps() writes it, and "
                 "Message.from_dict() reads one message from a dict"
             ) from None
-        except ValueError as error:  # not JSON, or a number with many digits
-            raise ConversationError(f"not valid JSON: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise ConversationError(json_problem(error)) from error
         if isinstance(raw, list):
             raise ConversationError(
                 f'expected an object, {{"messages": [...]}}, found the list {shown(raw)}'

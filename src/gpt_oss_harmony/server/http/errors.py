@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
+from json import JSONDecodeError
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request, WebSocket
@@ -17,6 +18,7 @@ from starlette.types import Scope
 from typing_extensions import NotRequired, TypedDict  # pydantic needs that of Python 3.12
 
 from ...apis.request_body import validation_problem
+from ...conversation.json_field import json_problem
 from ...engines.engine import ContextLengthError, EngineError, SamplingError
 from ...errors import ConversationError, HarmonyError, did_you_mean
 from ...grammar.errors import GrammarError
@@ -306,7 +308,8 @@ def add_error_handlers(app: FastAPI) -> None:
     async def of_validation(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
-            problem = f"the body is not JSON: {first['ctx']['error']}"
+            broken = JSONDecodeError(first["ctx"]["error"], error.body, first["loc"][-1])
+            problem = f"the body is {json_problem(broken)}"
             return error_response(ApiError(400, problem, code="invalid_json"), request.scope)
         path = first["loc"][1:]  # after the part of the request: ``body``, ``query`` or ``path``
         field, problem = validation_problem([{**first, "loc": path}])

@@ -22,6 +22,7 @@ from ...apis.items import HistoryItem
 from ...apis.request_body import read_body
 from ...apis.responses.request import ResponsesRequest
 from ...apis.wire_events import json_text
+from ...conversation.json_field import json_problem
 from ..auth.api_keys import AuthenticatedCaller, Caller, current_caller
 from ..http.errors import ApiError, api_error_of
 from ..http.json import read_json
@@ -144,7 +145,8 @@ class _Connection:
         try:
             event = read_json(text)
         except (ValueError, RecursionError) as error:
-            raise ApiError(400, f"the message is not JSON: {error}", code="invalid_json") from None
+            problem = f"the message is {json_problem(error)}"
+            raise ApiError(400, problem, code="invalid_json") from None
         kind = event.get("type") if isinstance(event, dict) else None
         if kind not in ("response.create", "response.steer"):
             raise ApiError(
