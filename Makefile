@@ -112,7 +112,7 @@ inspect: $(VENV)/.installed-serve ## Look at conversations and tokens in the bro
 
 ##@ Change it
 
-quick: $(VENV)/.installed-test ## Run tests with what the core needs: FILE="files and options of pytest"
+quick: $(VENV)/.installed-test $(NEEDS:%=$(VENV)/.installed-extra-%) ## Run tests with the core alone, or with the extras that it NEEDS="grammar tools": FILE="files and options of pytest"
 	$(BIN)/python -m pytest -q -m 'not slow' $(FILE)
 
 test: export HARMONY_TEST_SHARE ?= 0.25
@@ -363,10 +363,15 @@ $(VENV)/.installed-torch: | $(VENV)/.created
 	$(BIN)/python -m $(PIP_INSTALL) --no-compile torch==$(TORCH)
 	@touch $@
 
+# Without the plugin, which needs an older llguidance than the newest, as vLLM does: pip would complain.
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m $(PIP_INSTALL) --editable '.[test]'
-	$(BIN)/python -m $(INSTALL_PACKAGES)
+	$(BIN)/python -m $(PIP_INSTALL) --no-deps --editable packages/drop_in --editable packages/conformance
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-extra-%: pyproject.toml | $(VENV)/.installed-test
+	$(BIN)/python -m $(PIP_INSTALL) --editable '.[$*]'
+	@touch $@
 
 $(VENV)/.installed-lint: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m $(PIP_INSTALL) '$(RUFF)'

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from support.missing_packages import remedy_for
+
 pytest_plugins = ["pytester"]
 
 CONFTEST = """
@@ -77,6 +79,20 @@ def test_it_is_skipped_and_the_package_is_named(project: pytest.Pytester, name: 
     result.stdout.fnmatch_lines_random(
         ["SKIPPED*not installed: nowhere", "*`make test`*install them*"]
     )
+
+
+@pytest.mark.parametrize(
+    ("packages", "remedy"),
+    [
+        (("fastapi", "sqlalchemy"), "`make quick NEEDS=serve FILE=...` installs them."),
+        (("llguidance",), "`make quick NEEDS=grammar FILE=...` installs them."),
+        (("openai",), "`make test` installs them."),
+        (("torch",), "`make test` and `make test-slow` install them."),
+        (("nowhere",), "`make test` and `make test-slow` install them."),
+    ],
+)
+def test_the_smallest_extra_is_named(packages: tuple[str, ...], remedy: str) -> None:
+    assert remedy_for(packages) == remedy
 
 
 @pytest.mark.parametrize("name", [*FILES, *THAT_SKIP])

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from importlib import metadata
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -114,9 +116,42 @@ class MissingPackages(MetaPathFinder):
             names = ", ".join(sorted(set(self._skipped)))
             terminalreporter.write_line(
                 "Some test files or tests were skipped, because these packages are not installed: "
-                f"{names}. `make test` and `make test-slow` install them.",
+                f"{names}. {remedy_for(self._skipped)}",
                 yellow=True,
             )
+
+
+def remedy_for(packages: Iterable[str]) -> str:
+    """Name the extra that brings all packages with the fewest others."""
+    brought = packages_of_extras()
+    fitting = [extra for extra, names in brought.items() if names >= set(packages)]
+    smallest = min(fitting, key=lambda extra: len(brought[extra]), default="dev-all")
+    if "torch" in brought.get(smallest, ()) or not fitting:
+        return "`make test` and `make test-slow` install them."
+    if smallest == "dev":
+        return "`make test` installs them."
+    return f"`make quick NEEDS={smallest} FILE=...` installs them."
+
+
+def packages_of_extras() -> dict[str, set[str]]:
+    """Return the names under which the packages of each extra are imported, as far as they tell."""
+    pattern = re.compile(r"""([\w.-]+)(?:\[([\w,-]+)\])?.*extra == ["']([\w-]+)["']""")
+    brought: dict[str, set[str]] = {}
+    included: dict[str, set[str]] = {}
+    for line in metadata.requires("gpt-oss-harmony") or []:
+        if found := pattern.match(line):
+            name, extras, extra = found.groups()
+            if name == "gpt-oss-harmony":
+                included.setdefault(extra, set()).update(extras.split(","))
+            else:
+                brought.setdefault(extra, set()).add(name.replace("-", "_").lower())
+    for extra in included:
+        waiting = [extra]
+        while waiting:
+            for one in included.get(waiting.pop(), ()):
+                brought.setdefault(extra, set()).update(brought.get(one, ()))
+                waiting.append(one)
+    return brought
 
 
 def _replace_importorskip(config: pytest.Config, replacement: Callable[..., Any]) -> None:
