@@ -84,14 +84,14 @@ def test_it_is_skipped_and_the_package_is_named(project: pytest.Pytester, name: 
 @pytest.mark.parametrize(
     ("packages", "remedy"),
     [
-        (("fastapi", "sqlalchemy"), "`make quick NEEDS=serve FILE=...` installs them."),
-        (("llguidance",), "`make quick NEEDS=grammar FILE=...` installs them."),
+        (("fastapi", "llguidance", "numpy"), '`make quick NEEDS="serve" FILE=...` installs them.'),
+        (("mcp", "sqlalchemy"), '`make quick NEEDS="serve tools" FILE=...` installs them.'),
         (("openai",), "`make test` installs them."),
         (("torch",), "`make test` and `make test-slow` install them."),
         (("nowhere",), "`make test` and `make test-slow` install them."),
     ],
 )
-def test_the_smallest_extra_is_named(packages: tuple[str, ...], remedy: str) -> None:
+def test_the_smallest_extras_are_named(packages: tuple[str, ...], remedy: str) -> None:
     assert remedy_for(packages) == remedy
 
 

@@ -34,7 +34,12 @@ def computer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One with PyTorch, whether or not it is installed, and with folders of its own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    versions = {"torch": "2.13.0+cpu", "transformers": "5.23.0", "accelerate": "1.10"}
+    versions = {
+        "torch": "2.13.0+cpu",
+        "transformers": "5.23.0",
+        "accelerate": "1.10",
+        "psutil": "7.1.0",
+    }
     installed = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: installed(name) or versions.get(name))
     monkeypatch.setattr(engines, "devices", SimpleNamespace(find_machine=None), raising=False)

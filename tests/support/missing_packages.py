@@ -122,15 +122,18 @@ class MissingPackages(MetaPathFinder):
 
 
 def remedy_for(packages: Iterable[str]) -> str:
-    """Name the extra that brings all packages with the fewest others."""
+    """Name the extras that bring the packages with the fewest others."""
     brought = packages_of_extras()
-    fitting = [extra for extra, names in brought.items() if names >= set(packages)]
-    smallest = min(fitting, key=lambda extra: len(brought[extra]), default="dev-all")
-    if "torch" in brought.get(smallest, ()) or not fitting:
+    needed: set[str] = set()
+    for package in packages:
+        fitting = [extra for extra, names in brought.items() if package in names]
+        needed.add(min(fitting, key=lambda extra: len(brought[extra]), default="dev-all"))
+    if "dev-all" in needed or any("torch" in brought[extra] for extra in needed):
         return "`make test` and `make test-slow` install them."
-    if smallest == "dev":
+    if "dev" in needed:
         return "`make test` installs them."
-    return f"`make quick NEEDS={smallest} FILE=...` installs them."
+    largest = [one for one in needed if not any(brought[one] < brought[more] for more in needed)]
+    return f'`make quick NEEDS="{" ".join(sorted(largest))}" FILE=...` installs them.'
 
 
 def packages_of_extras() -> dict[str, set[str]]:
