@@ -33,7 +33,8 @@ from gpt_oss_harmony.grammar.json_schema.patterns import (
     pattern_accepts,
     rust_pattern,
 )
-from gpt_oss_harmony.grammar.token_table import JSON_OPTIONS, token_table
+from gpt_oss_harmony.grammar.json_spelling import JSON_OPTIONS
+from gpt_oss_harmony.grammar.token_table import token_table
 from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
 from support.growing_schemas import SHAPES
 

@@ -15,7 +15,7 @@ from gpt_oss_harmony.grammar import (
     turn_gbnf,
     turn_grammar,
 )
-from gpt_oss_harmony.grammar.token_table import (
+from gpt_oss_harmony.grammar.json_spelling import (
     JSON_OPTIONS,
     for_llguidance_1_0,
     with_any_spelling,

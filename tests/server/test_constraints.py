@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from gpt_oss_harmony.apis import ChatRequest, turn_of_chat
-from gpt_oss_harmony.apis.requested_answer import message_limits
+from gpt_oss_harmony.apis.requested_reasoning import message_limits
 from gpt_oss_harmony.engines import FinishReason, SampledToken, Sampling
 from gpt_oss_harmony.grammar import Matcher
 from support.chat_server import HI, NOW, chat, chunks, joined

@@ -6,7 +6,7 @@ server. `answer_request` takes any request to its prompt, and tokens to the API'
 
 ::
 
-    request_body, requested_tools, requested_answer, conversation_builder
+    request_body, requested_tools, requested_reasoning, requested_format, conversation_builder
                              what the requests of several APIs have in common
     turn                     what a request becomes: the conversation, and the settings of its turn
     items, call_texts, stop_texts

@@ -19,7 +19,7 @@ from ..grammar import (
 from ..grammar.json_schema import STEP_LIMIT
 from ..grammar.turn import begun_answer
 from .request_body import Whitespace
-from .requested_answer import message_limits
+from .requested_reasoning import message_limits
 from .turn import TurnRequest
 
 

@@ -28,7 +28,7 @@ from ..rendering.renderer import Segment
 from ..sampled_messages import OPENING, prompt_length, prompt_segments, prompt_tokens
 from .conversation_builder import RequestedFormat
 from .items import ItemRules
-from .requested_answer import requested_reasoning_tokens, shows_reasoning
+from .requested_reasoning import requested_reasoning_tokens, shows_reasoning
 from .requested_tools import (
     RequestedTools,
     chosen_built_in,

@@ -90,6 +90,10 @@ class JsonField:
             raise self.unexpected("text")
         return self.value
 
+    def optional_object(self) -> JsonField:
+        """Return an object as it is, and null as an empty one."""
+        return JsonField({} if self.is_null else self.object(), self.path)
+
     def optional_items(self) -> Iterable[JsonField]:
         """Yield the items of the value, which must be a list or null."""
         return () if self.is_null else self.items()

@@ -9,7 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, ClassVar
 
 from ..grammar import Matcher
-from ..grammar.token_table import with_any_spelling
+from ..grammar.json_spelling import with_any_spelling
 from ..tokens.special_tokens import VOCABULARY_SIZE
 from .engine import (
     ContextLengthError,

@@ -27,12 +27,13 @@ with needing_extra("grammars need", "grammar"):
     from .errors import GrammarError, StepLimitError
     from .gbnf import turn_gbnf
     from .json_schema import LoosenedSchema, enforceable_schema, loosened_schema
+    from .json_spelling import for_llguidance_1_0
     from .matcher import BITMASK_WORDS, Matcher, Mismatch, fill_bitmasks, find_mismatch
     from .options import Call, TurnOptions, declared_calls
     from .rules import TurnGrammar
     from .structural_tag import structural_tag
     from .text_formats import TextFormat
-    from .token_table import for_llguidance_1_0, with_token_ids
+    from .token_table import with_token_ids
     from .turn import TurnConstraint, turn_constraint, turn_grammar
     from .violations import Violation, find_violations
 

@@ -22,7 +22,8 @@ from llguidance import LLInterpreter, LLParserLimits
 
 from ..tokens.special_tokens import FIRST_SPECIAL
 from ..tokens.vocabulary import load_vocabulary
-from .token_table import JSON_OPTIONS, token_table
+from .json_spelling import JSON_OPTIONS
+from .token_table import token_table
 
 ENGINE_FUEL = 200_000
 """The fuel for one token in vLLM and other engines; it is the default of llguidance."""

@@ -15,8 +15,8 @@ from ..conversation.tool_choice import ToolChoice, ToolMode, named_tools
 from ..errors import ConversationError, wrong_type
 from .errors import GrammarError
 from .json_schema.budget import STEP_LIMIT
+from .json_spelling import WHITE_SPACE
 from .text_formats import TextFormat
-from .token_table import WHITE_SPACE
 
 
 def _tool_name(tool: JsonField) -> str:

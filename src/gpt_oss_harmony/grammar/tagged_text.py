@@ -14,8 +14,8 @@ from typing import Any
 from .errors import GrammarError
 from .json_schema import enforceable_schema
 from .json_schema.documents import child_pointer
+from .json_spelling import WHITE_SPACE
 from .text_formats import TEXT_PATTERN, TextFormat, text_rule
-from .token_table import WHITE_SPACE
 
 LEVEL_LIMIT = 20
 """The deepest nesting of formats."""

@@ -24,6 +24,7 @@ from ..typescript.json_text import Schema
 from .errors import GrammarError, StepLimitError
 from .json_schema import loosened_schema, narrowed_schema, outlined_schema
 from .json_schema.budget import Budget, budget_of
+from .json_spelling import WHITE_SPACE
 from .matcher import Matcher
 from .options import (
     Call,
@@ -49,7 +50,6 @@ from .rules import (
 )
 from .tagged_text import tagged_text
 from .text_formats import TextFormat, text_rule
-from .token_table import WHITE_SPACE
 
 
 def _content_type(*names: str) -> Part:

@@ -151,7 +151,7 @@ def _refuse_twice(completed: Sequence[Mapping[str, Any]], tools: Sequence[JsonFi
 def template_arguments(row: JsonField) -> JsonField:
     """Return the arguments of a chat template, which a row may have as an object or as text."""
     arguments = parsed_json(row["chat_template_kwargs"])
-    return JsonField({} if arguments.is_null else arguments.object(), arguments.path)
+    return arguments.optional_object()
 
 
 def _effort(row: JsonField) -> str | None:

@@ -35,7 +35,8 @@ from ..conversation_builder import (
     ConversationBuilder,
     content_texts,
 )
-from ..requested_answer import requested_effort, requested_format, verbosity_instructions
+from ..requested_format import requested_format, verbosity_instructions
+from ..requested_reasoning import requested_effort
 from ..requested_tools import read_function, read_tool_name, read_tools
 from ..turn import ParsedRequest
 

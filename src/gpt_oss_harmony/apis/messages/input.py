@@ -39,7 +39,7 @@ from ..conversation_builder import (
     part_text,
 )
 from ..items import Decrypt
-from ..requested_answer import effort_of_budget, read_effort
+from ..requested_reasoning import effort_of_budget, read_effort
 from ..requested_tools import RequestedTools, read_tool_name
 from ..responses.input import ItemReader
 from ..turn import (

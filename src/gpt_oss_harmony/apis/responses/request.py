@@ -38,7 +38,8 @@ from ..request_body import (
     Unsupported,
     elsewhere,
 )
-from ..requested_answer import requested_effort, requested_format, verbosity_instructions
+from ..requested_format import requested_format, verbosity_instructions
+from ..requested_reasoning import requested_effort
 from ..requested_tools import read_tools
 from ..turn import ParsedRequest, TurnRequest, noted, request_fields, turn_of_parsed
 from .input import ItemReader, additional_tools, complete_item

@@ -16,7 +16,7 @@ from ...conversation.content import ReasoningEffort
 from ...conversation.json_field import JsonField
 from ...engines.engine import Sampling
 from ..request_body import ReasoningSettings
-from ..requested_answer import requested_effort
+from ..requested_reasoning import requested_effort
 from .request import ResponsesRequest, TextSettings
 
 

@@ -24,7 +24,7 @@ have the same meaning in the engine and the specification. Other schemas raise `
     budget                                   the work of all of these, with its limit
 """
 
-from ..token_table import JSON_OPTIONS
+from ..json_spelling import JSON_OPTIONS
 from .budget import STEP_LIMIT
 from .loosening import (
     LoosenedSchema,

@@ -1,4 +1,4 @@
-"""The fields of requests for reasoning and the form of the answer, as several servers name them.
+"""The reasoning that a request asks for: its effort and budget, as several servers name the fields.
 
 ==============================================  =================================================
 ``reasoning_effort``, ``reasoning.effort``,     the effort
@@ -8,9 +8,6 @@
 ``reasoning.enabled``,                          False forbids reasoning
 ``chat_template_kwargs.enable_thinking``
 ``reasoning.exclude``, ``include_reasoning``    whether the client sees the reasoning
-``response_format``, ``text.format``            JSON, or free text
-``verbosity``, ``text.verbosity``               a sentence of instructions, unless it is medium
-``structured_outputs``, ``guided_json``, ...    the same, regular expressions, choices, grammars
 ==============================================  =================================================
 
 OpenAI's own fields come first in each row; the others are those of vLLM and OpenRouter. If two
@@ -20,13 +17,8 @@ spellings; of a budget, it is the one that may use as many tokens.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from typing import Any
-
 from ..conversation.content import ReasoningEffort
 from ..conversation.json_field import JsonField
-from .conversation_builder import RequestedFormat, read_response_format
 
 _EFFORTS = {
     "none": ReasoningEffort.LOW,  # the model always reasons
@@ -104,12 +96,12 @@ def requested_effort(body: JsonField, default: ReasoningEffort | None) -> Reason
     >>> requested_effort(JsonField({"reasoning": {"effort": "high"}}), None)
     <ReasoningEffort.HIGH: 'High'>
     """
-    template = _optional_object(body["chat_template_kwargs"])
+    template = body["chat_template_kwargs"].optional_object()
     for name in template.object():
         if name not in _TEMPLATE_FIELDS:
             known = ", ".join(sorted(_TEMPLATE_FIELDS))
             raise template[name].error(f"the chat template has no such argument; send {known}")
-    reasoning = _optional_object(body["reasoning"])
+    reasoning = body["reasoning"].optional_object()
     effort = _agreeing(body["reasoning_effort"], reasoning["effort"], template["reasoning_effort"])
     return read_effort(effort, default)
 
@@ -120,8 +112,8 @@ def requested_reasoning_tokens(body: JsonField) -> int | None:
     >>> requested_reasoning_tokens(JsonField({"reasoning": {"enabled": False}}))
     0
     """
-    reasoning = _optional_object(body["reasoning"])
-    template = _optional_object(body["chat_template_kwargs"])
+    reasoning = body["reasoning"].optional_object()
+    template = body["chat_template_kwargs"].optional_object()
     switches = reasoning["enabled"], template["enable_thinking"], template["thinking"]
     if any(switch.value is False for switch in switches):
         return 0
@@ -135,62 +127,8 @@ def requested_reasoning_tokens(body: JsonField) -> int | None:
 
 def shows_reasoning(body: JsonField) -> bool:
     """Return whether the client sees the reasoning."""
-    is_excluded = _optional_object(body["reasoning"])["exclude"].value is True
+    is_excluded = body["reasoning"].optional_object()["exclude"].value is True
     return not is_excluded and body["include_reasoning"].value is not False
-
-
-def requested_format(body: JsonField, own: JsonField) -> RequestedFormat | None:
-    """Read the form of the answer; `own` is the field of OpenAI's API. None is free text.
-
-    >>> own = JsonField(None, "response_format")
-    >>> requested_format(JsonField({"guided_choice": ["yes", "no"]}), own).text
-    {'type': 'choice', 'choices': ['yes', 'no']}
-    """
-    outputs = _optional_object(body["structured_outputs"])
-    for name, value in outputs.object().items():
-        if name not in _FORMATS and value not in (None, False):
-            raise outputs[name].error(f"this cannot be enforced; send one of {', '.join(_FORMATS)}")
-    requested = [
-        (field, read)
-        for name, read in _FORMATS.items()
-        for field in (outputs[name], body[f"guided_{name}"])
-        if field.value not in (None, False)
-    ]
-    answer = read_response_format(own)
-    given = [*([] if answer is None else [own]), *(field for field, _ in requested)]
-    if len(given) > 1:
-        problem = f"{given[0].path} requests another form of the answer; send one of them"
-        raise given[1].error(problem)
-    if not requested:
-        return answer
-    field, read = requested[0]
-    return read(field)
-
-
-def verbosity_instructions(verbosity: JsonField) -> list[str]:
-    """Return what the model reads about the length of its answer; nothing for a medium length.
-
-    >>> verbosity_instructions(JsonField("medium"))
-    []
-    """
-    if verbosity.is_null:
-        return []
-    if verbosity.text() not in _VERBOSITIES:
-        raise verbosity.unexpected(f"one of {', '.join(_VERBOSITIES)}")
-    return _VERBOSITIES[verbosity.value]
-
-
-_VERBOSITIES = {
-    "low": ["Keep the final answer short: a few sentences, without details nobody asked for."],
-    "medium": [],
-    "high": ["Write a long and thorough final answer, with explanations and details."],
-}
-
-
-def _optional_object(field: JsonField) -> JsonField:
-    """Return an object, an empty one for null."""
-    value = {} if field.is_null else field.object()
-    return JsonField(value, field.path)
 
 
 def _agreeing(*fields: JsonField) -> JsonField:
@@ -200,35 +138,3 @@ def _agreeing(*fields: JsonField) -> JsonField:
         if other.value != first.value:
             raise other.error(f"{first.path} has another value; send one of them")
     return first
-
-
-def _read_object(field: JsonField, expected: str) -> dict[str, Any]:
-    """Read an object that may be sent as a text of JSON."""
-    value: object = field.value
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            raise field.error(f"this is not JSON; send {expected}") from None
-    if not isinstance(value, Mapping):
-        raise field.unexpected(expected)
-    return dict(value)
-
-
-def _read_choices(field: JsonField) -> RequestedFormat:
-    choices = [choice.text() for choice in field.items()]
-    if not choices:
-        raise field.error("the list of choices is empty; send at least one text")
-    return RequestedFormat(text={"type": "choice", "choices": choices})
-
-
-_FORMATS: Mapping[str, Callable[[JsonField], RequestedFormat]] = {
-    "json": lambda field: RequestedFormat("answer", _read_object(field, "a JSON Schema")),
-    "json_object": lambda _: RequestedFormat(),
-    "regex": lambda field: RequestedFormat(text={"type": "regex", "pattern": field.text()}),
-    "choice": _read_choices,
-    "grammar": lambda field: RequestedFormat(text={"type": "grammar", "grammar": field.text()}),
-    "structural_tag": lambda field: RequestedFormat(
-        text={**_read_object(field, "a structural tag"), "type": "structural_tag"}
-    ),
-}
