@@ -24,7 +24,6 @@ from rich.console import Console
 
 from gpt_oss_harmony.cli import chat
 from gpt_oss_harmony.cli.chat import find_person
-from gpt_oss_harmony.cli.chat_conversation import SLASH_COMMANDS
 from gpt_oss_harmony.cli.chat_person import Person
 from gpt_oss_harmony.cli.chat_terminal import (
     MarkdownBlocks,
@@ -35,6 +34,7 @@ from gpt_oss_harmony.cli.chat_terminal import (
 from gpt_oss_harmony.cli.command import command_line
 from gpt_oss_harmony.cli.input import UsageError
 from gpt_oss_harmony.cli.output import Output
+from gpt_oss_harmony.cli.slash_commands import SLASH_COMMANDS
 from gpt_oss_harmony.installation import requirement
 from support.terminals import Terminal
 

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gpt_oss_harmony.cli import main
 from gpt_oss_harmony.cli.input import InputError
-from gpt_oss_harmony.cli.runtime import bind, start_listening
+from gpt_oss_harmony.cli.listening import bind, start_listening
 from gpt_oss_harmony.engines import EngineError, SampledToken, Sampling
 from gpt_oss_harmony.server import Settings, create_app
 from gpt_oss_harmony.server.app import make_server

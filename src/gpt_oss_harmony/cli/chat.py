@@ -18,9 +18,11 @@ from ..apis.chat.input import tool_from_chat
 from ..conversation.content import ReasoningEffort
 from ..engines.model_names import is_url
 from ..installation import MissingPackageError, needing_extra
-from .chat_person import Person, SlashCommands
+from .chat_person import Person
 from .command import Command
+from .event_loop import EventLoop
 from .input import InputError, UsageError, named_in_errors, read_json
+from .load_model import follow_rank_0, open_watched
 from .options import (
     add_built_in_tools,
     add_color,
@@ -34,7 +36,8 @@ from .options import (
     tool_options_given,
 )
 from .output import Output
-from .runtime import EventLoop, follow_rank_0, open_watched, state_folder
+from .slash_commands import SLASH_COMMANDS, SlashCommands, effort_named
+from .state_folder import state_folder
 
 if TYPE_CHECKING:
     from .chat_backend import Backend, Opening
@@ -114,7 +117,7 @@ class _Chat(Command):
         add_color(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
-        from .chat_conversation import SLASH_COMMANDS, ChatConversation
+        from .chat_conversation import ChatConversation
 
         url = server_url(arguments.target)
         if url is not None and not url.partition("://")[2].strip("/"):
@@ -206,7 +209,6 @@ async def _server(url: str, arguments: argparse.Namespace) -> ServerBackend:
 
 def _opening(arguments: argparse.Namespace) -> Opening:
     from .chat_backend import Opening
-    from .chat_conversation import effort_named
 
     effort = None if arguments.effort is None else effort_named(arguments.effort)
     functions: list[dict[str, Any]] = []

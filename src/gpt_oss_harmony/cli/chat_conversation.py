@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -12,48 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..conversation.content import ReasoningEffort
 from ..conversation.messages import Author, Message, Role
-from ..errors import HarmonyError, did_you_mean
+from ..errors import HarmonyError
 from .chat_backend import Answer, Backend, Opening, opened_conversation
-from .chat_person import Person, SlashCommands, Writer
+from .chat_person import Person, Writer
+from .event_loop import EventLoop
 from .input import InputError, json_value
 from .output import Output, Style, write_message
-from .runtime import EventLoop
+from .slash_commands import END_WORDS, HELP, effort_named, ends_turn, is_command, read_command
 
 if TYPE_CHECKING:
     from ..tools.tool import Tool, ToolMessage, ToolSession
 
-_EFFORTS = tuple(effort.value.lower() for effort in ReasoningEffort)
-
-SLASH_COMMANDS: SlashCommands = {
-    "/effort": _EFFORTS,
-    "/again": (),
-    "/new": (),
-    "/history": (),
-    "/save": (),
-    "/help": (),
-    "/quit": (),
-}
-
-_HELP = f"""\
-/effort {"|".join(_EFFORTS):17} how much the model reasons
-/effort                   show how much it reasons now
-/again                    answer the last question anew
-/new, /clear              forget the conversation
-/history                  show the conversation
-/save FILE                write the conversation as JSON, which 'harmony render' reads
-/help                     show this text
-/quit, /exit              end the chat; Ctrl-D ends it, too
-
-A question may have several lines, if \"\"\" stands before and after them.
-Ctrl-C stops an answer."""
-
-_OTHER_NAMES = {"/clear": "/new", "/exit": "/quit"}
-_TAKE_ARGUMENT = {"/effort", "/save"}
-_END_TURN = {"/again", "/new", "/quit"}
-_END_WORDS = ("exit", "quit")
-_COMMAND = re.compile(r"/[a-z]*", re.ASCII)
 _STYLES: dict[str, Style] = {"analysis": "marker"}  # reasoning is faint
 
 
@@ -111,21 +80,23 @@ class ChatConversation:
                 self._take(question.strip())
                 self._output.flush()
 
-    def _take(self, question: str) -> None:
+    def _take(self, text: str) -> None:
         """Run a command, or let the model answer."""
-        word, _, rest = question.partition(" ")
-        if question in _END_WORDS and self._person.has_keyboard:
+        if text in END_WORDS and self._person.has_keyboard:
             self._note("/quit or Ctrl-D ends the chat")
             return
-        if _COMMAND.fullmatch(word) is None or "\n" in question:
-            self._turn(question)
-        elif rest and _OTHER_NAMES.get(word, word) in SLASH_COMMANDS.keys() - _TAKE_ARGUMENT:
-            self._complain(f"{word} takes no argument; write {word} alone")
+        try:
+            command = read_command(text)
+        except InputError as error:
+            self._complain(str(error))
+            return
+        if command is None:
+            self._turn(text)
         else:
-            self._run_command(word, rest.strip())
+            self._run_command(*command)
 
-    def _run_command(self, word: str, argument: str) -> None:
-        match _OTHER_NAMES.get(word, word):
+    def _run_command(self, name: str, argument: str) -> None:
+        match name:
             case "/effort":
                 self._set_effort(argument)
             case "/new":
@@ -139,15 +110,9 @@ class ChatConversation:
             case "/save":
                 self._save(argument)
             case "/help":
-                self._output.line(f"{_HELP}{self._person.keys_help}", "marker")
+                self._output.line(f"{HELP}{self._person.keys_help}", "marker")
             case "/quit":
                 self._over = True
-            case _:
-                begun = [command for command in SLASH_COMMANDS if command.startswith(word)]
-                remedy = did_you_mean(
-                    begun[0] if begun else word, SLASH_COMMANDS, "/help shows all commands"
-                )
-                self._complain(f"there is no command {word}; {remedy}")
 
     def _set_effort(self, name: str) -> None:
         """Set the effort, or without a name show it."""
@@ -316,28 +281,20 @@ class ChatConversation:
         self._note("type what the function returns; Ctrl-D or /new takes the question back")
         while (text := self._person.ask_result(function)) is not None:
             typed = text.strip()
-            word = typed.partition(" ")[0]
             if not self._person.has_keyboard:
                 return text
             if not typed:
                 self._note('an empty line is not sent; "" is an empty result')
-            elif _OTHER_NAMES.get(typed, typed) in _END_TURN:
+            elif ends_turn(typed):
                 self._command = typed
                 break
-            elif _OTHER_NAMES.get(word, word) in SLASH_COMMANDS:
+            elif is_command(typed):
                 self._take(typed)
             else:
                 if typed[0] in "{[" and (problem := _broken_json(typed)):
                     self._note(f"sent as it is, though it is {problem}")
                 return text
         raise EOFError(f"no result of {function}")
-
-
-def effort_named(name: str) -> ReasoningEffort:
-    """Return the effort with that name; raises `InputError`, which lists the names."""
-    if name.lower() not in _EFFORTS:
-        raise InputError(f"the effort is one of {', '.join(_EFFORTS)}, not {name!r}")
-    return ReasoningEffort(name.capitalize())
 
 
 def _broken_json(text: str) -> str:

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from .input import UnreadableError
 from .output import Output, Style
-
-SlashCommands = Mapping[str, Sequence[str]]
-"""The commands of a chat, such as ``/effort``, with the values of their argument."""
 
 _QUOTES = '"""'
 

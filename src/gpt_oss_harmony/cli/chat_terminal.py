@@ -26,8 +26,9 @@ from rich.live import Live
 from rich.markdown import Heading, ListItem, Markdown, MarkdownElement
 from rich.segment import Segment
 
-from .chat_person import Person, SlashCommands, Writer, is_open, without_quotes
+from .chat_person import Person, Writer, is_open, without_quotes
 from .output import Output, Style
+from .slash_commands import SlashCommands
 
 try:
     import termios

@@ -29,8 +29,9 @@ from ..tokens.encoder import CHOICE
 from ..tokens.tokenizer import load_tokenizer
 from .command import Command
 from .input import InputError
+from .listening import bind
 from .options import add_engine, add_port, given_engine_options, positive
-from .runtime import bind, default_database, state_folder
+from .state_folder import default_database, state_folder
 
 _PACKAGES = (
     *("torch", "transformers", "accelerate", "kernels", "triton", "flash-attn", "flash-attn-3"),

@@ -11,6 +11,7 @@ from ..conversation.tool_choice import ToolChoice, ToolMode
 from ..errors import HarmonyError
 from ..written_tokens import written_tokens
 from .command import Command
+from .event_loop import EventLoop
 from .input import (
     InputError,
     UnreadableError,
@@ -20,6 +21,7 @@ from .input import (
     read_request,
     read_text,
 )
+from .load_model import follow_rank_0, open_watched
 from .options import (
     add_color,
     add_engine,
@@ -31,7 +33,6 @@ from .options import (
     sampling_of,
 )
 from .output import Output, json_lines, write_message
-from .runtime import EventLoop, follow_rank_0, open_watched
 
 if TYPE_CHECKING:
     from ..engines import Completion

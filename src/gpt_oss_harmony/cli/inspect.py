@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from ..installation import needing_extra
 from .command import Command
 from .input import STANDARD_INPUT, InputError, named_in_errors, read_json
+from .listening import listen
+from .load_model import open_watched
 from .options import add_port
-from .runtime import listen, open_watched
 
 if TYPE_CHECKING:
     import socket

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..installation import needing_extra
 from .command import Command
 from .input import UsageError
+from .listening import listen
 from .options import (
     add_api_keys,
     add_built_in_tools,
@@ -23,7 +24,6 @@ from .options import (
     open_tools,
     tool_options_given,
 )
-from .runtime import listen
 
 if TYPE_CHECKING:
     from mcp.server import Server

@@ -23,7 +23,7 @@ from ..engines.installed_models import PROGRAMS
 from ..engines.model_names import ENGINES, is_url
 from ..installation import needing_extra
 from .input import InputError, UnreadableError, UsageError, warn_if_shared
-from .runtime import engine_options
+from .load_model import engine_options
 
 if TYPE_CHECKING:
     from ..engines import Sampling

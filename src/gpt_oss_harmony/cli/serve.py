@@ -19,6 +19,8 @@ from ..server.settings import Setting, Settings, declared_settings
 from .command import Command
 from .configuration import Configuration, add_config
 from .input import InputError, UsageError, date_argument
+from .listening import bind, start_listening
+from .load_model import described, follow_rank_0, let_threads_sleep
 from .options import (
     add_api_keys,
     add_built_in_tools,
@@ -35,15 +37,7 @@ from .options import (
     up_to,
 )
 from .output import Output
-from .runtime import (
-    bind,
-    default_database,
-    described,
-    follow_rank_0,
-    let_threads_sleep,
-    start_listening,
-    state_folder,
-)
+from .state_folder import default_database, state_folder
 
 if TYPE_CHECKING:
     import socket

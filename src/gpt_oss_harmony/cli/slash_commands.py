@@ -1,0 +1,85 @@
+"""The commands of a chat, which begin with a slash. `ChatConversation` runs them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from ..conversation.content import ReasoningEffort
+from ..errors import did_you_mean
+from .input import InputError
+
+SlashCommands = Mapping[str, Sequence[str]]
+"""The commands of a chat, such as ``/effort``, with the values of their argument."""
+
+_EFFORTS = tuple(effort.value.lower() for effort in ReasoningEffort)
+
+SLASH_COMMANDS: SlashCommands = {
+    "/effort": _EFFORTS,
+    "/again": (),
+    "/new": (),
+    "/history": (),
+    "/save": (),
+    "/help": (),
+    "/quit": (),
+}
+
+HELP = f"""\
+/effort {"|".join(_EFFORTS):17} how much the model reasons
+/effort                   show how much it reasons now
+/again                    answer the last question anew
+/new, /clear              forget the conversation
+/history                  show the conversation
+/save FILE                write the conversation as JSON, which 'harmony render' reads
+/help                     show this text
+/quit, /exit              end the chat; Ctrl-D ends it, too
+
+A question may have several lines, if \"\"\" stands before and after them.
+Ctrl-C stops an answer."""
+
+END_WORDS = ("exit", "quit")
+"""What people type who want to end the chat, and might ask a model."""
+
+_OTHER_NAMES = {"/clear": "/new", "/exit": "/quit"}
+_TAKE_ARGUMENT = {"/effort", "/save"}
+_END_TURN = {"/again", "/new", "/quit"}
+_WORD = re.compile(r"/[a-z]*", re.ASCII)
+
+
+def read_command(text: str) -> tuple[str, str] | None:
+    """Read a line as the name of a command and its argument; None for a question.
+
+    Raises `InputError` for an unknown command, and for an argument of one that takes none.
+
+    >>> read_command("/save chat.json"), read_command("/clear"), read_command("What is 2 / 3?")
+    (('/save', 'chat.json'), ('/new', ''), None)
+    """
+    word, _, argument = text.partition(" ")
+    if _WORD.fullmatch(word) is None or "\n" in text:
+        return None
+    name = _OTHER_NAMES.get(word, word)
+    if name not in SLASH_COMMANDS:
+        begun = next((one for one in SLASH_COMMANDS if one.startswith(word)), word)
+        remedy = did_you_mean(begun, SLASH_COMMANDS, "/help shows all commands")
+        raise InputError(f"there is no command {word}; {remedy}")
+    if argument and name not in _TAKE_ARGUMENT:
+        raise InputError(f"{word} takes no argument; write {word} alone")
+    return name, argument.strip()
+
+
+def is_command(text: str) -> bool:
+    """Return whether a text begins with the name of a command."""
+    word = text.partition(" ")[0]
+    return _OTHER_NAMES.get(word, word) in SLASH_COMMANDS
+
+
+def ends_turn(text: str) -> bool:
+    """Return whether a text is a command after which an open turn cannot go on."""
+    return _OTHER_NAMES.get(text, text) in _END_TURN
+
+
+def effort_named(name: str) -> ReasoningEffort:
+    """Return the effort with that name; raises `InputError`, which lists the names."""
+    if name.lower() not in _EFFORTS:
+        raise InputError(f"the effort is one of {', '.join(_EFFORTS)}, not {name!r}")
+    return ReasoningEffort(name.capitalize())
