@@ -11,9 +11,10 @@ from openai.types.responses import Response, response_input_item_param
 from pydantic import TypeAdapter
 
 from gpt_oss_harmony import ConversationError
-from gpt_oss_harmony.apis import ResponsesRequest, turn_of_response
+from gpt_oss_harmony.apis import ResponsesRequest, answer_request, turn_of_response
 from gpt_oss_harmony.apis.client_tools import CLIENT_TOOLS, MESSAGES_TOOLS, call_field
 from gpt_oss_harmony.apis.requested_tools import RequestedTools
+from gpt_oss_harmony.conversation.json_field import JsonField
 from support.responses_server import create, serving
 from support.scripted_engine import ENCODING
 
@@ -229,8 +230,31 @@ def test_tools_that_items_repeat_are_found_without_reading_the_others() -> None:
 
     requested = RequestedTools()
     for number in range(300):
-        requested.add("functions", None, cast("Any", Counted(f"a.{number % 100}")))
+        counted = cast("Any", Counted(f"a.{number % 100}"))
+        requested.add("functions", None, counted, JsonField({}, f"input[{number}].tools[0]"))
     assert read <= 600
     assert requested.recipient("a.9") == "functions.a.9"
     assert read <= 600
     assert len(requested.recipients) == 100
+
+
+def _declaring(api: str, *tools: dict[str, Any]) -> dict[str, Any]:
+    """Return a request that declares functions with the fields of its API."""
+    if api == "responses":
+        return {"input": "Hi", "tools": [{"type": "function", **tool} for tool in tools]}
+    messages = [{"role": "user", "content": "Hi"}]
+    if api == "chat":
+        functions = [{"type": "function", "function": tool} for tool in tools]
+        return {"messages": messages, "tools": functions}
+    named = [{"name": tool["name"], "input_schema": tool["parameters"]} for tool in tools]
+    return {"messages": messages, "tools": named, "max_tokens": 9}
+
+
+@pytest.mark.parametrize("api", ["responses", "chat", "messages"])
+def test_of_two_tools_with_one_name_none_is_lost_in_silence(api: Any) -> None:
+    now = {"name": "now", "parameters": {"type": "object"}}
+    assert answer_request(api, _declaring(api, now, now), model="m").prompt
+    other = {"name": "now", "parameters": {"type": "object", "required": ["zone"]}}
+    with pytest.raises(ConversationError, match="'now' is declared twice, and not alike") as caught:
+        answer_request(api, _declaring(api, now, other), model="m")
+    assert caught.value.field == "tools[1]"

@@ -98,11 +98,18 @@ class RequestedTools:
         is_whole = "." in name or is_built_in(name)
         return name if is_whole and (_FUNCTIONS, name) not in self._places else function
 
-    def add(self, namespace: str, description: str | None, tool: ToolDescription) -> None:
-        """Declare a function; it replaces one with the same name."""
+    def add(
+        self, namespace: str, description: str | None, tool: ToolDescription, field: JsonField
+    ) -> None:
+        """Declare a function; one of an item replaces an earlier one with the same name.
+
+        Raises `ConversationError` if the request itself declares two that differ.
+        """
         new = ToolNamespaceConfig(name=namespace, description=description, tools=[])
         tools = self.namespaces.setdefault(namespace, new).tools
         place = self._places.setdefault((namespace, tool.name), len(tools))
+        if field.path.startswith("tools[") and tools[place : place + 1] not in ([], [tool]):
+            raise field.error(f"{tool.name!r:.60} is declared twice, and not alike; remove one")
         tools[place : place + 1] = [tool]
 
 
@@ -154,14 +161,14 @@ def _read_tool(
     tool.accept("allowed_callers", ["direct"])
     if kind == "function":
         function = read_function(tool)
-        requested.add(namespace, description, function)
+        requested.add(namespace, description, function, tool)
         if _fields(tool).peek("strict").flag():
             requested.strict.add(f"{namespace}.{function.name}")
     elif kind == "custom":
         fields = tool if tool["custom"].is_null else tool["custom"]
         grammar = _read_grammar(fields["format"])
         custom = _read_custom(fields, grammar)
-        requested.add(namespace, description, custom)
+        requested.add(namespace, description, custom, tool)
         recipient = f"{namespace}.{custom.name}"
         requested.custom.add(recipient)
         if grammar is not None:
@@ -178,7 +185,7 @@ def _read_tool(
             own = None if parameters.is_null else dict(parameters.object())
             given = tool["description"].optional_text()
             function = ToolDescription.new(kind, given or function.description, own)
-        requested.add(namespace, description, function)
+        requested.add(namespace, description, function, tool)
         requested.client.add(f"{namespace}.{kind}")
     elif kind in HOSTED_TOOLS or requested_tool(kind):
         built_in = BUILT_IN_TOOLS.get(requested_tool(kind))

@@ -130,22 +130,8 @@ def completed_chat(row: JsonField) -> dict[str, Any]:
 
 
 def _completed_tools(*lists: JsonField) -> list[dict[str, Any]]:
-    given = [tool for tools in lists for tool in parsed_json(tools).optional_items()]
-    completed = [_completed_tool(parsed_json(tool)) for tool in given]
-    _refuse_twice(completed, given)
-    return completed
-
-
-def _refuse_twice(completed: Sequence[Mapping[str, Any]], tools: Sequence[JsonField]) -> None:
-    """Raise an error for two functions with one name, of which the prompt would have the last."""
-    known: dict[str, Any] = {}
-    for tool, field in zip(completed, tools, strict=True):
-        fields = tool.get(tool["type"]) if isinstance(tool.get("type"), str) else None
-        name = (fields if isinstance(fields, Mapping) else tool).get("name")
-        if tool.get("type") == "namespace" or not isinstance(name, str):
-            continue
-        if known.setdefault(name, tool) != tool:
-            raise field.error(f"{name!r:.60} is declared twice, and not alike; remove one")
+    given = (tool for tools in lists for tool in parsed_json(tools).optional_items())
+    return [_completed_tool(parsed_json(tool)) for tool in given]
 
 
 def template_arguments(row: JsonField) -> JsonField:

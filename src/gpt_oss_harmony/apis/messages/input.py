@@ -215,7 +215,7 @@ def _read_tools(tools: JsonField) -> RequestedTools:
         tool.accept("defer_loading", False)
         tool.accept("allowed_callers", ["direct"])
         tool.accept("eager_input_streaming", True)  # arguments are streamed as they are written
-        requested.add("functions", None, ToolDescription.new(name, description, schema))
+        requested.add("functions", None, ToolDescription.new(name, description, schema), tool)
         if tool["strict"].flag():
             requested.strict.add(f"functions.{name}")
     return requested
