@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpt_oss_harmony.apis.conversation_builder import ConversationBuilder
-from gpt_oss_harmony.apis.requested_answer import requested_format
+from gpt_oss_harmony.apis.requested_format import requested_format
 from gpt_oss_harmony.apis.requested_tools import RequestedTools, read_tool_choice, read_tools
 from gpt_oss_harmony.conversation.json_field import JsonField
 from gpt_oss_harmony.conversation.messages import Conversation, Message
