@@ -190,8 +190,9 @@ USAGE = [
     ("chat --efort low", "there is no option --efort; did you mean --effort?"),
     ("chat --model openai/gpt-oss-20b", "--model is for servers, and 'demo' is not the URL of one; "
      "write 'harmony chat openai/gpt-oss-20b'"),
-    ("chat localhost:1 --threads 2", "the options of an engine are for a model in this process; "),
+    ("chat localhost:1 --threads 2", "--grammar and the options of an engine are for a model in "),
     ("chat localhost:1 --python", "--python is for a model in this process; "),
+    ("chat localhost:1 --grammar", "--grammar and the options of an engine are for "),
     ("chat http://", "'http://' names no server; write a URL such as http://localhost:8000"),
     ("chat --temperature hot", "--temperature must be a number, not 'hot'"),
     ("chat --seed 1.5", "--seed must be an integer, not '1.5'"),

@@ -155,6 +155,21 @@ def test_chat_asks_for_the_results_of_calls(
     )
 
 
+def test_chat_constrains_calls_unless_it_is_told_not_to(
+    engine: ScriptedEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps(TOOLS))
+    for options in ([], ["--tools", str(tools)], ["--tools", str(tools), "--no-grammar"]):
+        engine.completions = [NOON]
+        talk(monkeypatch, capsys, "hi\n", *options)
+    grammars = [sampling.grammar for sampling in engine.samplings]
+    assert [grammar and "functions.now" in grammar for grammar in grammars] == [None, True, None]
+
+
 def test_chat_goes_on_after_an_error(
     engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,6 +112,13 @@ class _Chat(Command):
             help="show the model's reasoning before its answer (default: on, but off if the "
             "questions come from a pipe)",
         )
+        parser.add_argument(
+            "--grammar",
+            action=argparse.BooleanOptionalAction,
+            default=None,
+            help="constrain the model's calls to what the tools declare (default: on, for a model "
+            "in this process)",
+        )
         add_sampling(parser)
         add_engine(parser, takes_url=False)
         add_color(parser)
@@ -124,9 +131,9 @@ class _Chat(Command):
             raise UsageError(f"{url!r} names no server; write a URL such as http://localhost:8000")
         if url is None:
             options = given_engine_options(arguments, arguments.target)
-        elif arguments.engine_option or arguments.threads:
+        elif arguments.engine_option or arguments.threads or arguments.grammar is not None:
             raise UsageError(
-                "the options of an engine are for a model in this process; "
+                "--grammar and the options of an engine are for a model in this process; "
                 f"leave them out, or name a model instead of {arguments.target!r}"
             )
         else:
@@ -189,7 +196,7 @@ async def _backend(arguments: argparse.Namespace, options: Mapping[str, Any]) ->
         if hint not in str(error) or not sys.stdin.isatty() or find_spec("prompt_toolkit"):
             raise
         raise EngineError(str(error).replace(hint, f",terminal{hint}")) from error
-    return EngineBackend(engine, sampling)
+    return EngineBackend(engine, sampling, grammar=arguments.grammar is not False)
 
 
 async def _server(url: str, arguments: argparse.Namespace) -> ServerBackend:

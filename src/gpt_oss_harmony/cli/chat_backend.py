@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..apis.chat.input import tool_from_chat
@@ -92,16 +92,26 @@ def opened_conversation(opening: Opening, messages: Iterable[Message]) -> Conver
 
 
 class EngineBackend(Backend):
-    """Answers with an engine, and closes it."""
+    """Answers with an engine, and closes it.
 
-    def __init__(self, engine: Engine, sampling: Sampling) -> None:
+    With a `grammar`, the default, calls are what their tools declare, as far as that is enforced.
+    """
+
+    def __init__(self, engine: Engine, sampling: Sampling, *, grammar: bool = True) -> None:
         self._engine = engine
         self._sampling = sampling
+        self._grammar = grammar
 
     def answer(self, opening: Opening, messages: Sequence[Message]) -> Answer:
         """Render the conversation for the engine."""
         conversation = opened_conversation(opening, without_past_reasoning(messages))
-        return _EngineAnswer(self._engine, self._sampling, conversation)
+        sampling = self._sampling
+        if self._grammar and (opening.tools or opening.run_here):
+            from ..grammar import TurnOptions, turn_grammar  # every engine's extra brings it
+
+            grammar = turn_grammar(conversation, TurnOptions(on_unsupported="loosen"))
+            sampling = replace(sampling, grammar=grammar)
+        return _EngineAnswer(self._engine, sampling, conversation)
 
     async def close(self) -> None:
         """Close the engine."""
