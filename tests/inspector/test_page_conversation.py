@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -195,8 +197,9 @@ def test_tools_and_response_formats_are_read(visitor: Visitor, inspector_url: st
 
 
 def test_what_is_not_json_is_said_beside_it(page: Page) -> None:
-    as_json(page).fill('{"messages": [}')
-    expect(page.get_by_role("alert")).to_contain_text("Not valid JSON")
+    as_json(page).fill('{\n"messages": [}')
+    problem = "Not valid JSON: line 2, column 14: expected a value"
+    expect(page.get_by_role("alert")).to_contain_text(problem)
     expect(summary(page)).to_have_text("Not up to date: these are the tokens before the error.")
     as_json(page).fill(json.dumps(SUM))
     expect(page.get_by_role("alert")).to_have_count(0)
@@ -206,8 +209,123 @@ def test_what_is_not_json_is_said_beside_it(page: Page) -> None:
 def test_what_is_no_conversation_is_said_with_its_place(visitor: Visitor, page: Page) -> None:
     visitor.expected.append("status of 4")
     as_json(page).fill('{"messages": [{"role": "nobody", "channel": "final", "content": "hi"}]}')
-    expect(page.get_by_role("alert")).to_contain_text("messages[0].role")  # only one
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("line 1, column 24: messages[0].role: expected")  # only one
     expect(summary(page)).to_contain_text("before the error")
+    alert.get_by_role("button", name="Show the place").click()
+    field = page.get_by_role("textbox", name="Conversation as JSON")
+    expect(field).to_be_focused()
+    assert field.evaluate("field => field.selectionStart") == 23
+
+
+BROKEN = '[{"role": "user", "content": "I am Bob"}'
+
+
+def test_a_draft_is_kept_and_no_tab_shows_an_older_conversation(page: Page) -> None:
+    as_json(page).fill(json.dumps(SUM))
+    as_json(page).fill(BROKEN)
+    problem = "Not valid JSON: line 1, column 41: the text ends too early"
+    for tab in ("Compare", "Grammar"):
+        page.get_by_role("tab", name=tab).click()
+        panel = page.get_by_role("tabpanel", name=tab)
+        expect(panel.get_by_role("alert")).to_contain_text(problem)
+        panel.get_by_role("button", name="To the conversation").click()
+        expect(page.get_by_role("tab", name="Conversation")).to_have_attribute(
+            "aria-selected", "true"
+        )
+    page.get_by_role("button", name="Form", exact=True).click()
+    expect(page.get_by_text("The JSON cannot be read yet")).to_be_visible()
+    page.get_by_role("button", name="Edit as JSON").click()
+    expect(as_json(page)).to_have_value(BROKEN)
+    in_address = """async (draft) => {
+        const { readFragment, unpack } = await import("/inspector/fragment.js");
+        const { c } = readFragment();
+        return c !== null && (await unpack(c)).draft === draft;
+    }"""
+    while not page.evaluate(in_address, BROKEN):  # the page writes its address after a pause
+        page.wait_for_timeout(20)
+    page.reload()
+    expect(as_json(page)).to_have_value(BROKEN)
+    expect(page.get_by_role("alert")).to_contain_text(problem)
+    as_json(page).fill(f"{BROKEN}]")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    page.get_by_role("button", name="Form", exact=True).click()
+    page.get_by_role("button", name="Edit as harmony").click()
+    expect(page.locator(".editor-form textarea").filter(visible=True).first).to_have_value(
+        "I am Bob"
+    )
+
+
+def test_nothing_is_a_conversation_without_messages(page: Page) -> None:
+    as_json(page).fill(BROKEN)
+    as_json(page).fill("")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.get_by_text("No messages yet")).to_be_visible()
+    expect(as_json(page)).to_have_value("")
+
+
+def _random_json(random: Random, depth: int = 3) -> Any:
+    kind = random.choice(["text", "number", "scalar", "list", "object"] if depth else ["text"])
+    if kind == "list":
+        return [_random_json(random, depth - 1) for _ in range(random.randrange(4))]
+    if kind == "object":
+        names = random.sample(["a", "b_1", "messages", "role"], random.randrange(4))
+        return {name: _random_json(random, depth - 1) for name in names}
+    if kind == "number":
+        return random.choice([0, -1, 2.5, 1e30, 10**20])
+    if kind == "scalar":
+        return random.choice([None, True, False])
+    return "".join(random.choices(['"', "\\", "\n", "é", "😀", "a", ",", "}", "]", " "], k=3))
+
+
+def _paths(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    yield path, value
+    if isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _paths(inner, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _paths(inner, f"{path}.{name}" if path else name)
+
+
+def _is_json(text: str) -> bool:
+    def refuse(name: str) -> None:
+        raise ValueError(name)
+
+    try:
+        json.loads(text, parse_constant=refuse)
+    except ValueError:
+        return False
+    return True
+
+
+def test_the_page_and_python_agree_on_what_is_json_and_where_its_fields_stand(page: Page) -> None:
+    random = Random()
+    places, texts = [], []
+    for _ in range(300):
+        value = _random_json(random)
+        text = json.dumps(
+            value, indent=random.choice([None, 1]), ensure_ascii=random.random() < 0.5
+        )
+        places += [(text, path, inner) for path, inner in _paths(value)]
+        for _ in range(8):
+            at, sign = random.randrange(len(text) + 1), random.choice([*'{}[]",:1e-.\\\n tN', ""])
+            texts.append(text[:at] + sign + text[at + random.randrange(2) :])
+    found = page.evaluate(
+        """async ([texts, places]) => {
+            const { jsonProblem, placeOf } = await import("/inspector/json-places.js");
+            const codePoints = (text, place) => [...text.slice(0, place)].length;
+            return [
+                texts.map((text) => jsonProblem(text)),
+                places.map(([text, path]) => codePoints(text, placeOf(text, path))),
+            ];
+        }""",
+        [texts, places],
+    )
+    for text, problem in zip(texts, found[0], strict=True):
+        assert (problem is None) == _is_json(text), (text, problem)
+    for (text, path, value), place in zip(places, found[1], strict=True):
+        assert json.JSONDecoder().raw_decode(text, place)[0] == value, (text, path)
 
 
 def test_special_tokens_are_told_from_text(visitor: Visitor, inspector_url: str) -> None:

@@ -120,6 +120,30 @@ def test_the_stream_is_seen_as_it_comes(visitor: Visitor) -> None:
     assert prompt.endswith("<|start|>user<|message|>How is it?<|end|><|start|>assistant")
 
 
+def test_no_turn_goes_on_from_what_cannot_be_read(visitor: Visitor) -> None:
+    visitor.expected.append("status of 4")
+    engine = ScriptedEngine(FINAL)
+    with live(visitor, engine) as page:
+        for written, problem in (
+            ('{"messages": [', "Not valid JSON: line 1, column 15: the text ends too early"),
+            ('[{"role": "usr", "content": "Hi"}]', "messages[0].role: expected one of"),
+        ):
+            page.get_by_role("tab", name="Conversation").click()
+            page.get_by_role("button", name="JSON", exact=True).click()
+            page.get_by_role("textbox", name="Conversation as JSON").fill(written)
+            page.get_by_role("tab", name="Live").click()
+            say(page, "How is it?")
+            alert = page.get_by_role("tabpanel").get_by_role("alert")
+            expect(alert).to_contain_text(problem)
+            alert.get_by_role("button", name="To the conversation").click()
+        page.get_by_role("textbox", name="Conversation as JSON").fill("")
+        page.get_by_role("tab", name="Live").click()
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Send").click()
+        expect(chat(page)).to_contain_text("It is sunny.")
+    assert len(engine.prompts) == 1
+
+
 def test_a_call_is_answered_and_the_turn_goes_on(visitor: Visitor) -> None:
     engine = ScriptedEngine(f"{THOUGHT}<|start|>assistant{CALL}", FINAL)
     with live(visitor, engine, source={**WEATHER, "tool_choice": "required"}) as page:

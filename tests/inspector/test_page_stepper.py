@@ -206,7 +206,7 @@ PROBLEMS: dict[str, tuple[str, list[str], str]] = {
     ),
     "broken arguments": (
         f'{TO_WEATHER}{{"location": "Tokyo"<|call|>',
-        ["not valid JSON: Expected ',' or '}' after property value, at character 21."],
+        ["not valid JSON: the text ends too early, at character 21."],
         "0 recoveries; the strict parser reads them all",
     ),
     "an undeclared function": (

@@ -274,7 +274,7 @@ DATA = {
     "editor.js": {"Chat Completions", "Responses"},
     "fragment.js": {"it holds more than 16 MiB"},  # not shown: the link holds no conversation
     "live.js": {"broken off"},
-    "problems.js": {"Unexpected EOS while waiting for message header to complete", "end of JSON"},
+    "problems.js": {"Unexpected EOS while waiting for message header to complete"},
     "python.js": {"The page is not kept for use without a network:"},  # for the console
     "reading-panel.js": {"Content", "Header"},
     "reading.js": {"Content"},

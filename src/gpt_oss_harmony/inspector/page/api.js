@@ -37,12 +37,14 @@ export class ApiError extends Error {
    * @param {string} message for people
    * @param {number} status that of HTTP; 0 where there was no answer
    * @param {string | null} param the field at fault
+   * @param {boolean} [isOfSource] whether that is a field of the conversation
    */
-  constructor(message, status, param) {
+  constructor(message, status, param, isOfSource = false) {
     super(message);
     this.name = "ApiError";
     this.status = status;
     this.param = param;
+    this.isOfSource = isOfSource;
   }
 }
 
@@ -90,14 +92,18 @@ export function requestHeaders() {
  */
 export async function call(name, body, signal) {
   const text = JSON.stringify(body);
-  if (python !== null) return pythonAnswer(python, name, text, signal);
-  const response = await request(new URL(name, HERE), {
-    method: "POST",
-    headers: requestHeaders(),
-    body: text,
-    signal,
-  });
-  return /** @type {any} */ (readJson(await response.text()));
+  try {
+    if (python !== null) return await pythonAnswer(python, name, text, signal);
+    const init = { method: "POST", headers: requestHeaders(), body: text, signal };
+    const response = await request(new URL(name, HERE), init);
+    return /** @type {any} */ (readJson(await response.text()));
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.param === null || !("source" in body)) throw error;
+    const [field = ""] = error.param.split(/[.[]/);
+    // An appended message is the page's own, so that no error is about it.
+    const isOfSource = field === "messages" || !(field in body);
+    throw new ApiError(error.message, error.status, error.param, isOfSource);
+  }
 }
 
 /**

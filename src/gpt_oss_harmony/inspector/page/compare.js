@@ -1,9 +1,11 @@
 /** The tab "Compare": header styles and schema dialects side by side, differences marked. */
 
-import { call, ApiError } from "./api.js";
+import { call, wasAborted } from "./api.js";
 import { element, fill } from "./element.js";
 import { LatestCall } from "./latest-call.js";
 import { exampleButtons, lesson } from "./lesson.js";
+import { ProblemLine } from "./problem-line.js";
+import { concernsConversation } from "./state.js";
 import { counted, phrase, tokenCount } from "./words.js";
 
 /** @import { State } from "./state.js" */
@@ -14,7 +16,7 @@ export class CompareTab {
   #state;
   #latest = new LatestCall();
   #isCurrent = false;
-  #problem = element("p", { class: "problem", role: "alert", hidden: true });
+  #problem = new ProblemLine();
   #tables = element("div", { class: "comparison" });
   #lesson;
 
@@ -35,10 +37,9 @@ export class CompareTab {
     );
     this.#lesson = lesson(phrase("No differences"), words, ...exampleButtons(state, "conversation"));
     this.#lesson.hidden = true;
-    fill(host, element("p", { class: "about" }, about), this.#problem, this.#tables, this.#lesson);
+    fill(host, element("p", { class: "about" }, about), this.#problem.node, this.#tables, this.#lesson);
     state.subscribe((_document, changed) => {
-      const matters = changed.has("source") || changed.has("form") || changed.has("options");
-      if (!matters) return;
+      if (!concernsConversation(changed)) return;
       this.#isCurrent = false;
       if (!host.hidden) this.#latest.wish((signal) => this.#compare(signal));
     });
@@ -51,22 +52,23 @@ export class CompareTab {
 
   /** @param {AbortSignal} signal */
   async #compare(signal) {
-    const { source, form, options } = this.#state.get();
     this.#host.setAttribute("aria-busy", "true");
     try {
+      const { source, form, options } = this.#state.conversation();
       this.#show(await call("compare", { source, form, ...options }, signal));
       this.#isCurrent = true;
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      this.#problem.textContent = error.param === null ? error.message : `${error.param}: ${error.message}`;
-      this.#problem.hidden = false;
+      if (wasAborted(error)) throw error;
+      this.#problem.say(error);
+      this.#host.classList.add("stale");
     }
     this.#host.removeAttribute("aria-busy");
   }
 
   /** @param {Comparison} comparison */
   #show({ header_styles: styles, schema_dialects: dialects }) {
-    this.#problem.hidden = true;
+    this.#problem.say("");
+    this.#host.classList.remove("stale");
     fill(this.#tables, tableOf("styles", phrase("Header styles"), styles), tableOf("dialects", phrase("Schema dialects"), dialects));
     this.#lesson.hidden = styles.rows.length + dialects.rows.length > 0;
   }

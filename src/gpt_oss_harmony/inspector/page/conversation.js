@@ -10,6 +10,7 @@ import { menu } from "./menu.js";
 import { Panes } from "./panes.js";
 import { RenderOptions } from "./render-options.js";
 import { RenderingView } from "./rendering-view.js";
+import { concernsConversation, UnreadableError } from "./state.js";
 import { detailsOf, showDetails } from "./token-detail.js";
 import { tokenLooks } from "./token-looks.js";
 import { counted, digits, phrase, sentence, tokenCount } from "./words.js";
@@ -75,16 +76,9 @@ export class ConversationTab {
     this.#followEnding();
     state.subscribe((_document, changed) => {
       if (changed.has("options")) this.#followEnding();
-      const matters = changed.has("source") || changed.has("form") || changed.has("options");
-      if (!matters) return;
+      if (!concernsConversation(changed)) return;
       this.#result.setAttribute("aria-busy", "true");
       this.#latest.wish((signal) => this.#render(signal));
-    });
-    // What the server said was about an earlier text.
-    editor.addEventListener("unreadable", () => {
-      this.#latest.cancel();
-      this.#result.removeAttribute("aria-busy");
-      this.#outdate("");
     });
     apiKey.addEventListener("change", () => this.#latest.now((signal) => this.#render(signal)));
   }
@@ -139,13 +133,14 @@ export class ConversationTab {
 
   /** @param {AbortSignal} signal */
   async #render(signal) {
-    const { source, form, options } = this.#state.get();
     this.#result.setAttribute("aria-busy", "true");
     try {
+      const { source, form, options } = this.#state.conversation();
       this.#show(await call("render", { source, form, ...options }, signal));
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      this.#fail(error);
+      if (error instanceof ApiError) this.#fail(error);
+      else if (error instanceof UnreadableError) this.#outdate(""); // the editor says why
+      else throw error;
     }
     this.#result.removeAttribute("aria-busy");
   }

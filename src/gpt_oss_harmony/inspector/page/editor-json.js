@@ -1,12 +1,13 @@
 /** The JSON view: any of the three forms, as it was written. */
 
-import { button, element, labelled, select } from "./element.js";
-import { readJson, writeJson } from "./json.js";
-import { isObject } from "./state.js";
+import { button, element, fill, labelled, select } from "./element.js";
+import { JsonError, readJson, writeJson } from "./json.js";
+import { placeOf, withPlace } from "./json-places.js";
+import { readSource, UnreadableError } from "./state.js";
 import { phrase } from "./words.js";
 
 /** @import { State } from "./state.js" */
-/** @import { Form, JsonObject } from "./wire.js" */
+/** @import { Form } from "./wire.js" */
 
 const FORMS = /** @type {const} */ ([
   ["auto", phrase("detected")],
@@ -25,6 +26,8 @@ export class EditorJson {
   #form;
   /** @type {unknown} the source that the text stands for */
   #shown = null;
+  /** The place in the text that the problem is about. */
+  #place = 0;
   /** What to put into the page. */
   node;
 
@@ -55,14 +58,15 @@ export class EditorJson {
 
   /** Show the document, unless the text stands for it already. */
   show() {
-    const { source, form } = this.#state.get();
+    const { source, draft, form } = this.#state.get();
     this.#form.value = form;
-    if (source === this.#shown) return;
+    if (source === this.#shown && (draft === "" || draft === this.#text.value)) return;
     this.#shown = source;
-    const text = writeJson(source);
+    const text = draft || writeJson(source);
     this.#text.classList.toggle("long", text.length > LONG);
     this.#text.value = text;
     this.#say("");
+    if (draft !== "") this.#read();
   }
 
   /**
@@ -70,7 +74,15 @@ export class EditorJson {
    * @param {string} message "" where all is well
    */
   showProblem(param, message) {
-    this.#say(param === null || message === "" ? message : `${param}: ${message}`);
+    if (param === null || message === "") {
+      this.#say(message);
+      return;
+    }
+    const text = this.#text.value;
+    // A list alone is the messages of a conversation.
+    const path = text.trimStart().startsWith("[") ? param.replace(/^messages(?=\[)/, "") : param;
+    const place = placeOf(text, path);
+    this.#say(withPlace(text, place, `${param}: ${message}`), place);
   }
 
   /** Another conversation, pasted over all of this one, may have another form. */
@@ -81,33 +93,42 @@ export class EditorJson {
 
   #read() {
     try {
-      const read = readJson(this.#text.value);
-      // A list alone is the messages of a conversation.
-      const source = Array.isArray(read) ? { messages: read } : read;
-      if (!isObject(source)) throw new SyntaxError(phrase("expected an object, or a list of messages"));
+      const source = readSource(this.#text.value);
       this.#say("");
       this.#shown = source;
-      this.#state.set({ source: /** @type {JsonObject} */ (source) });
+      this.#state.set({ source });
     } catch (error) {
-      if (!(error instanceof SyntaxError)) throw error;
-      this.#say(phrase("Not valid JSON: {problem}", { problem: error.message }));
-      this.node.dispatchEvent(new Event("unreadable", { bubbles: true }));
+      if (!(error instanceof UnreadableError)) throw error;
+      this.#say(error.message, error.cause instanceof JsonError ? error.cause.place : 0);
+      this.#state.set({ draft: this.#text.value });
     }
   }
 
   #tidy() {
-    try {
-      this.#text.value = writeJson(readJson(this.#text.value));
-    } catch (error) {
-      if (!(error instanceof SyntaxError)) throw error;
-      this.#say(phrase("Not valid JSON: {problem}", { problem: error.message }));
-    }
+    this.#read();
+    const isWritten = this.#text.value.trim() !== "";
+    if (isWritten && this.#problem.hidden) this.#text.value = writeJson(readJson(this.#text.value));
   }
 
-  /** @param {string} problem */
-  #say(problem) {
-    this.#problem.textContent = problem;
+  /**
+   * @param {string} problem "" where all is well
+   * @param {number} [place] in the text
+   */
+  #say(problem, place = 0) {
+    this.#place = place;
+    const show = button(phrase("Show the place"), () => this.#showPlace());
+    fill(this.#problem, problem, " ", problem !== "" && show);
     this.#problem.hidden = problem === "";
     this.#text.setAttribute("aria-invalid", String(problem !== ""));
+  }
+
+  /** Bring the line of the problem into view, and select from its place to its end. */
+  #showPlace() {
+    const text = this.#text.value;
+    const end = text.indexOf("\n", this.#place);
+    const lines = text.slice(0, this.#place).split("\n").length - 1;
+    this.#text.focus();
+    this.#text.setSelectionRange(this.#place, end < 0 ? text.length : end);
+    this.#text.scrollTop = Math.max(0, lines - 2) * Number.parseFloat(getComputedStyle(this.#text).lineHeight);
   }
 }

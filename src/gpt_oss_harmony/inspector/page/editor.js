@@ -43,8 +43,8 @@ export class Editor {
     fill(host, element("div", { class: "pane-head" }, choose), this.#host);
     this.#draw();
     state.subscribe((document, changed) => {
-      if (!changed.has("source") && !changed.has("form")) return;
-      if (document.source === this.#own) return;
+      const isReplaced = document.source !== this.#own && (changed.has("source") || changed.has("form"));
+      if (!isReplaced && !changed.has("draft")) return;
       this.#rendering = null;
       this.#draw();
     });
@@ -106,17 +106,31 @@ export class Editor {
   #draw() {
     if (this.#mode === "json") {
       this.#json.show();
-      fill(this.#host, this.#json.node);
+      // Its field keeps the focus while somebody writes.
+      if (this.#json.node.parentElement !== this.#host) fill(this.#host, this.#json.node);
       return;
     }
     const form = this.#formNow();
-    if (form === "harmony") {
+    if (this.#state.get().draft !== "") {
+      fill(this.#host, this.#draftNotice());
+    } else if (form === "harmony") {
       this.#own = this.#state.get().source;
       this.#form.show(/** @type {any} */ (this.#own));
       fill(this.#host, this.#formHost);
     } else {
       fill(this.#host, this.#requestNotice(form));
     }
+  }
+
+  /** What stands in the place of the form while the JSON cannot be read. */
+  #draftNotice() {
+    return element(
+      "div",
+      { class: "notice-card" },
+      element("h2", {}, phrase("The JSON cannot be read yet")),
+      element("p", {}, phrase("What you have written is kept. The form shows it once it is JSON.")),
+      button(phrase("Edit as JSON"), () => this.#switch("json"), { class: "primary" }),
+    );
   }
 
   /**

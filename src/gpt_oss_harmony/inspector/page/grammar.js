@@ -11,6 +11,7 @@ import { button, element, fill, labelled } from "./element.js";
 import { lesson } from "./lesson.js";
 import { Panes } from "./panes.js";
 import { layoutOf } from "./reading-layout.js";
+import { concernsConversation } from "./state.js";
 import { SteppedView } from "./stepped-view.js";
 import { TabReader } from "./tab-reader.js";
 import { TokenInput } from "./token-input.js";
@@ -93,7 +94,7 @@ export class GrammarTab {
         label: phrase("Completion"),
         placeholder: PLACEHOLDER,
         onInput: (text) => this.#state.set({ completion: text }),
-        onError: (message) => this.#reader.tell(message),
+        onError: (message) => this.#reader.problem.say(message),
       },
       button(phrase("Clear"), () => this.#state.set({ completion: "" })),
     );
@@ -112,7 +113,7 @@ export class GrammarTab {
         labelled(phrase("Tool choice"), this.#choice, phrase("auto follows the request's tool_choice.")),
         labelled(phrase("Reasoning allowed"), this.#reasoning),
       ),
-      this.#reader.problem,
+      this.#reader.problem.node,
       this.#verdict,
     );
 
@@ -149,8 +150,7 @@ export class GrammarTab {
     this.#body.hidden = true;
     host.append(this.#notice, this.#body);
     state.subscribe((_, changed) => {
-      const matters = ["source", "form", "options", "completion"];
-      if (matters.some((name) => changed.has(/** @type {any} */ (name)))) this.#reader.change();
+      if (concernsConversation(changed) || changed.has("completion")) this.#reader.change();
     });
   }
 
@@ -165,7 +165,7 @@ export class GrammarTab {
     try {
       hasGrammar = (await settings()).grammar;
     } catch (error) {
-      this.#reader.tell(error);
+      this.#reader.problem.say(error);
     }
     this.#notice.hidden = hasGrammar;
     this.#body.hidden = !hasGrammar;
@@ -196,9 +196,10 @@ export class GrammarTab {
 
   /** @param {AbortSignal} signal */
   async #read(signal) {
-    const { source, form, options, completion } = this.#state.get();
+    const { completion } = this.#state.get();
     this.#input.text = completion;
     this.#teach(completion.trim() === "");
+    const { source, form, options } = this.#state.conversation();
     const { conversation } = await call("render", { source, form, ...options }, signal);
     const tools = declaredTools(conversation);
     this.#offer(tools);
@@ -269,7 +270,7 @@ export class GrammarTab {
       try {
         await steps.fetch(place);
       } catch (error) {
-        if (!wasAborted(error)) this.#reader.tell(error);
+        if (!wasAborted(error)) this.#reader.problem.say(error);
         return;
       }
       if (steps !== this.#steps) return;

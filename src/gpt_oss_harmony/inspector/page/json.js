@@ -3,6 +3,8 @@
  * both reach the prompt, where `JSON.parse` alone would have changed them.
  */
 
+import { jsonProblem, withPlace } from "./json-places.js";
+
 /** @import { Json } from "./wire.js" */
 
 /** @typedef {{ source?: string }} Context what newer browsers tell a reviver */
@@ -11,15 +13,34 @@
 // A number that may be written otherwise than JavaScript would, somewhere in the text.
 const SUSPECT = /\d[.eE]|\d{16}|-0/;
 
+/** A text is not JSON; `place` is the index of the first wrong character. */
+export class JsonError extends SyntaxError {
+  /**
+   * @param {string} text
+   * @param {string} words what is wrong
+   * @param {number} place
+   */
+  constructor(text, words, place) {
+    super(withPlace(text, place, words));
+    this.place = place;
+  }
+}
+
 /**
- * Read JSON. Throws a `SyntaxError` with a place in it.
+ * Read JSON. Throws a `JsonError`.
  *
  * @param {string} text
  * @returns {Json}
  */
 export function readJson(text) {
-  if (!SUSPECT.test(text)) return JSON.parse(text);
-  return JSON.parse(text, /** @type {(key: string, value: Json) => Json} */ (keepNumber));
+  try {
+    if (!SUSPECT.test(text)) return JSON.parse(text);
+    return JSON.parse(text, /** @type {(key: string, value: Json) => Json} */ (keepNumber));
+  } catch (error) {
+    const problem = jsonProblem(text);
+    if (problem === null) throw error;
+    throw new JsonError(text, problem.words, problem.place);
+  }
 }
 
 /**

@@ -19,8 +19,8 @@ import { isObject } from "./state.js";
  * @param {AbortSignal} [signal]
  * @returns {Promise<Rendering>}
  */
-export function renderPrompt(state, signal) {
-  const { source, form, options } = state.get();
+export async function renderPrompt(state, signal) {
+  const { source, form, options } = state.conversation();
   return call("render", { source, form, ...options, ending: "completion" }, signal);
 }
 

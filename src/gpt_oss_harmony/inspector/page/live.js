@@ -12,7 +12,9 @@ import { LatestCall } from "./latest-call.js";
 import { lesson } from "./lesson.js";
 import * as conversation from "./live-conversation.js";
 import { Panes } from "./panes.js";
+import { ProblemLine } from "./problem-line.js";
 import { SamplingForm } from "./sampling-form.js";
+import { concernsConversation } from "./state.js";
 import { TurnView } from "./turn-view.js";
 import { joined, phrase, recoveryCount, tokenCount } from "./words.js";
 
@@ -68,7 +70,7 @@ export class LiveTab {
   #send;
   #stop;
   #after = element("div", { class: "row-of-buttons", hidden: true });
-  #problem = element("p", { class: "problem", role: "alert", hidden: true });
+  #problem = new ProblemLine();
   #status = element("p", { class: "summary", role: "status" });
   #body;
   #lesson;
@@ -115,7 +117,7 @@ export class LiveTab {
           this.#stop,
           button(phrase("New conversation"), () => this.#beginAnew()),
         ),
-        this.#problem,
+        this.#problem.node,
         this.#status,
         this.#after,
         settingsHost,
@@ -129,9 +131,7 @@ export class LiveTab {
     this.#notice.hidden = this.#body.hidden = true;
     fill(host, this.#notice, this.#body);
     state.subscribe((_, changed) => {
-      if (["source", "form", "options"].some((name) => changed.has(/** @type {any} */ (name)))) {
-        this.#changed();
-      }
+      if (concernsConversation(changed)) this.#changed();
     });
     apiKey.addEventListener("change", () => this.#changed());
   }
@@ -149,7 +149,7 @@ export class LiveTab {
       this.#isLive = live;
       if (model === "demo") this.#lesson.append(element("p", {}, DEMO));
     } catch (error) {
-      this.#tell(error);
+      this.#problem.say(error);
     }
     this.#notice.hidden = this.#isLive;
     this.#body.hidden = !this.#isLive;
@@ -171,23 +171,20 @@ export class LiveTab {
   async #read(signal) {
     try {
       this.#show(await conversation.renderPrompt(this.#state, signal));
-      this.#tell("");
+      this.#problem.say("");
     } catch (error) {
-      if (!signal?.aborted) this.#tell(error);
+      if (signal?.aborted) return;
+      this.#problem.say(error);
+      this.#body.classList.add("stale");
     }
   }
 
   /** @param {Rendering} rendering */
   #show({ conversation: { messages }, messages: rendered }) {
     this.#isStale = false;
+    this.#body.classList.remove("stale");
     this.#chat.show(messages, rendered);
     this.#chat.ask(conversation.openCall(messages));
-  }
-
-  /** @param {unknown} problem an error, or words; "" for none */
-  #tell(problem) {
-    this.#problem.hidden = problem === "";
-    this.#problem.textContent = problem instanceof Error ? problem.message : String(problem);
   }
 
   /** @param {KeyboardEvent} event */
@@ -229,15 +226,15 @@ export class LiveTab {
     if (this.#sampling !== null || !this.#form.check()) return;
     const running = new AbortController();
     this.#setSampling(running);
-    this.#tell("");
+    this.#problem.say("");
     this.#after.hidden = true;
     try {
-      const grown = await conversation.append(this.#state.get(), added, running.signal);
+      const grown = await conversation.append(this.#state.conversation(), added, running.signal);
       this.#setSource(conversation.withEffort(grown, this.#form.effort));
       await this.#sample(running.signal);
     } catch (error) {
       this.#status.textContent = "";
-      if (!running.signal.aborted) this.#tell(error);
+      if (!running.signal.aborted) this.#problem.say(error);
     }
     this.#setSampling(null);
   }
@@ -286,7 +283,7 @@ export class LiveTab {
     } catch (error) {
       if (!signal.aborted) {
         turn.ending = "broken off";
-        this.#tell(error);
+        this.#problem.say(error);
       }
     }
     if (turn.sampled.length === 0) this.#status.textContent = phrase("Nothing was sampled.");
@@ -295,7 +292,7 @@ export class LiveTab {
 
   /** @param {AbortSignal} signal */
   async #grammar(signal) {
-    const { source, form } = this.#state.get();
+    const { source, form } = this.#state.conversation();
     const request = { source, form, completion: "", tool_choice: null, reasoning: true, from: 0 };
     return (await call("allowed", request, signal)).grammar;
   }

@@ -1,5 +1,6 @@
 /** What is wrong with a model's output: repairs, the strict parser's error, unusable calls. */
 
+import { jsonProblem } from "./json-places.js";
 import { cutMessage } from "./reading.js";
 import { messageText } from "./message-card.js";
 import { RECOVERY_WORDS } from "./recovery-words.js";
@@ -119,15 +120,6 @@ function problemsOfCall(message, tools) {
  */
 function jsonError(text) {
   if (text.trim() === "") return phrase("there are none.");
-  try {
-    JSON.parse(text);
-    return null;
-  } catch (error) {
-    const { message } = /** @type {SyntaxError} */ (error);
-    const [, reason, index] = /^(.*?) in JSON at position (\d+)/s.exec(message) ?? [];
-    if (reason !== undefined) {
-      return phrase("{reason}, at character {place}.", { reason, place: Number(index) + 1 });
-    }
-    return message.includes("end of JSON") ? phrase("they end too early, at character {place}.", { place: text.length }) : `${message}.`;
-  }
+  const problem = jsonProblem(text);
+  return problem && phrase("{reason}, at character {place}.", { reason: problem.words, place: problem.place + 1 });
 }

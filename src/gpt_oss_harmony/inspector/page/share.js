@@ -1,10 +1,11 @@
 /** Sharing: a link that holds the conversation, and exports to copy or to save. */
 
-import { ApiError, call } from "./api.js";
+import { call, wasAborted } from "./api.js";
 import { copyText, saveText } from "./clipboard.js";
 import { button, element, fill, labelled, select } from "./element.js";
 import { LONGEST, pack, urlWith } from "./fragment.js";
 import { LatestCall } from "./latest-call.js";
+import { ProblemLine } from "./problem-line.js";
 import { phrase } from "./words.js";
 
 /** @import { State } from "./state.js" */
@@ -29,7 +30,7 @@ export class ShareDialog {
   #linkNote = element("p", { class: "hint" });
   #copyLink = button(phrase("Copy link"), () => copyText(this.#link.value, phrase("Link")), { class: "primary" });
   #text = element("textarea", { readonly: true, class: "code", rows: 14 });
-  #problem = element("p", { class: "problem", role: "alert", hidden: true });
+  #problem = new ProblemLine();
   #format;
   #dialog;
 
@@ -43,6 +44,9 @@ export class ShareDialog {
     this.#format = select(FORMATS, "json", () => this.#export());
     this.#dialog = element("dialog", { class: "share", "aria-labelledby": "share-title" }, ...this.#parts());
     document.body.append(this.#dialog);
+    this.#problem.node.addEventListener("click", ({ target }) => {
+      if (target instanceof HTMLButtonElement) this.#dialog.close();
+    });
   }
 
   /** Open the dialog for the document as it is now. */
@@ -63,7 +67,7 @@ export class ShareDialog {
       element("hr"),
       labelled(phrase("Export"), this.#format),
       labelled(phrase("Content of the file"), this.#text),
-      this.#problem,
+      this.#problem.node,
       element(
         "div",
         { class: "row-of-buttons" },
@@ -90,17 +94,16 @@ export class ShareDialog {
   }
 
   #export() {
-    const { source, form, options } = this.#state.get();
     const format = /** @type {ExportRequest["format"]} */ (this.#format.value);
     return this.#latest.now(async (signal) => {
       try {
+        const { source, form, options } = this.#state.conversation();
         this.#exported = await call("export", { source, form, ...options, format }, signal);
-        this.#problem.hidden = true;
+        this.#problem.say("");
       } catch (error) {
-        if (!(error instanceof ApiError)) throw error;
+        if (wasAborted(error)) throw error;
         this.#exported = { name: "", text: "" };
-        this.#problem.textContent = error.param === null ? error.message : `${error.param}: ${error.message}`;
-        this.#problem.hidden = false;
+        this.#problem.say(error);
       }
       this.#text.value = this.#exported.text;
       const buttons = this.#dialog.querySelectorAll(".row-of-buttons:last-child button");

@@ -85,7 +85,7 @@ export class StepperTab {
         label: phrase("Tokens or text"),
         placeholder: PLACEHOLDER,
         onInput: (text) => this.#state.set({ input: text }),
-        onError: (message) => this.#reader.tell(message),
+        onError: (message) => this.#reader.problem.say(message),
       },
       button(phrase("Prompt of the conversation"), () => this.#takePrompt()),
     );
@@ -110,7 +110,7 @@ export class StepperTab {
         ),
         labelled(phrase("Tools"), this.#tools, phrase("Empty: the tools that the conversation declares.")),
       ),
-      this.#reader.problem,
+      this.#reader.problem.node,
       this.#status,
     );
 
@@ -137,7 +137,7 @@ export class StepperTab {
     this.#panes = new Panes({ title: phrase("Input"), pane: form }, { title: phrase("Messages"), pane: second }, 1);
     host.append(this.#panes.node);
     state.subscribe((_, changed) => {
-      const matters = ["input", "source", "form"];
+      const matters = ["input", "source", "draft", "form"];
       if (matters.some((name) => changed.has(/** @type {any} */ (name)))) this.#reader.change();
     });
   }
@@ -148,12 +148,12 @@ export class StepperTab {
   }
 
   async #takePrompt() {
-    const { source, form, options } = this.#state.get();
     try {
+      const { source, form, options } = this.#state.conversation();
       const { tokens } = await call("render", { source, form, ...options });
       this.#state.set({ input: tokens.ids.join(" ") });
     } catch (error) {
-      this.#reader.tell(error);
+      this.#reader.problem.say(error);
     }
   }
 
@@ -182,7 +182,8 @@ export class StepperTab {
    * @param {AbortSignal} signal
    */
   async #declaredTools(signal) {
-    const { source, form } = this.#state.get();
+    const { source, draft, form } = this.#state.get();
+    if (draft !== "") return [];
     if (source !== this.#declared.source) {
       /** @type {string[]} */
       let tools = [];

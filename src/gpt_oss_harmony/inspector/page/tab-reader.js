@@ -1,7 +1,7 @@
 /** Reads what a tab shows from the server, while the tab is in view, and again after changes. */
 
-import { element } from "./element.js";
 import { LatestCall } from "./latest-call.js";
+import { ProblemLine } from "./problem-line.js";
 
 export class TabReader {
   #host;
@@ -9,8 +9,8 @@ export class TabReader {
   #calls = new LatestCall(250);
   #isStale = true;
 
-  /** The error of the last reading, hidden while there is none. */
-  problem = element("p", { class: "problem", role: "alert", hidden: true });
+  /** The error of the last reading. */
+  problem = new ProblemLine();
 
   /**
    * @param {HTMLElement} host the tab, busy while it reads
@@ -37,20 +37,18 @@ export class TabReader {
     this.#isStale = false;
   }
 
-  /** @param {unknown} problem an error, or words; "" for none */
-  tell(problem) {
-    this.problem.hidden = problem === "";
-    this.problem.textContent = problem instanceof Error ? problem.message : String(problem);
-  }
-
   /** @param {AbortSignal} signal */
   async #update(signal) {
-    this.tell("");
+    this.problem.say("");
+    this.#host.classList.remove("stale");
     this.#host.setAttribute("aria-busy", "true");
     try {
       await this.#read(signal);
     } catch (error) {
-      if (!signal.aborted) this.tell(error);
+      if (!signal.aborted) {
+        this.problem.say(error);
+        this.#host.classList.add("stale");
+      }
     }
     if (!signal.aborted) this.#host.removeAttribute("aria-busy");
   }
