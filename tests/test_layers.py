@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -45,10 +46,26 @@ BELOW: dict[str, set[str]] = {
 """The rooms of the house, and those that each of them may import; the command may all."""
 
 
+@cache
+def import_statements(path: Path) -> tuple[tuple[ast.Import | ast.ImportFrom, bool], ...]:
+    """The imports of a module, each with whether only type checkers read it."""
+    found: list[tuple[ast.Import | ast.ImportFrom, bool]] = []
+    waiting: list[tuple[ast.AST, bool]] = [(ast.parse(path.read_text(encoding="utf-8")), False)]
+    while waiting:
+        node, unread = waiting.pop()
+        if isinstance(node, ast.expr):
+            continue  # no statement stands in an expression
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append((node, unread))
+        unread = unread or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+        waiting += [(child, unread) for child in ast.iter_child_nodes(node)]
+    return tuple(found)
+
+
 def imported_modules(path: Path) -> Iterator[tuple[str, ...]]:
     """The modules of the package that a module imports, relative to it, at its start or later."""
     module = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node, _ in import_statements(path):
         if not isinstance(node, ast.ImportFrom):
             continue
         base = module[: len(module) - node.level] if node.level else ()
@@ -153,18 +170,6 @@ def test_every_room_of_the_server_is_listed() -> None:
 # Inside the rooms
 
 
-def runtime_imports(path: Path) -> Iterator[ast.Import | ast.ImportFrom]:
-    """What a module imports, but for what only type checkers read."""
-    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            continue
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield node
-        waiting += ast.iter_child_nodes(node)
-
-
 def module_name(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
         ".__init__"
@@ -172,9 +177,11 @@ def module_name(path: Path) -> str:
 
 
 def imported_names(path: Path) -> Iterator[str]:
-    """Full names of the modules that a module imports, and of what it takes from them."""
+    """Full names of what a module imports, but for what only type checkers read."""
     parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    for node in runtime_imports(path):
+    for node, unread in import_statements(path):
+        if unread:
+            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
             continue
