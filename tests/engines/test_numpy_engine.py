@@ -19,7 +19,7 @@ import pytest
 
 from gpt_oss_harmony import Conversation, Message, Role, load_harmony_encoding
 from gpt_oss_harmony.engines import Engine, EngineError, NumpyEngine, Sampling, open_engine
-from gpt_oss_harmony.engines.demo_model import demo_weights
+from gpt_oss_harmony.engines.demo_model import demo_config, demo_weights
 from gpt_oss_harmony.engines.numpy_engine import NumpyBatching
 from gpt_oss_harmony.engines.numpy_model import GptOss
 from gpt_oss_harmony.engines.safetensors_file import read_safetensors, write_bfloat16
@@ -256,7 +256,7 @@ def failure(model: Any, **options: Any) -> str:
 
 
 def test_models_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = demo_weights().config
+    config = demo_config()
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert "has no weights 'model.embed_tokens.weight'" in failure(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"\x40" + bytes(200))

@@ -95,8 +95,10 @@ def _run(argv: Sequence[str] | None) -> int:
         words = [*words[1:], "--help"]
     elif words == ["version"]:
         words = ["--version"]
+    # Making the options of all commands takes ten times as long as reading those of one.
+    chosen = [command for command in COMMANDS if command.name == words[0]]
     try:
-        arguments = command_line(COMMANDS).parse_args(words)
+        arguments = command_line(chosen or COMMANDS).parse_args(words)
     except SystemExit as stop:  # after --help, --version or a usage error
         return stop.code if isinstance(stop.code, int) else BAD_USAGE
     arguments.words = words[1:]

@@ -349,9 +349,9 @@ def _metal() -> Finding:
 def _figures(model: str) -> ModelFigures | None:
     """Return the sizes of a model that are on this disk or in this package."""
     if model == "demo":
-        from ..engines.demo_model import demo_weights
+        from ..engines.demo_model import demo_config
 
-        return ModelFigures.of(demo_weights().config)
+        return ModelFigures.of(demo_config())
     path = Path(model) / "config.json"
     if not path.is_file() and model in PUBLISHED_FIGURES:
         return ModelFigures.of(PUBLISHED_FIGURES[model])

@@ -194,6 +194,12 @@ class DemoWeights(NamedTuple):
     vectors: npt.NDArray[np.intp]
 
 
+def demo_config() -> dict[str, Any]:
+    """Return the configuration of the model, as Transformers writes it."""
+    config: dict[str, Any] = json.loads(_packaged("config.json"))
+    return config
+
+
 def demo_weights() -> DemoWeights:
     """Return the weights in the package, in float32, with the names of Transformers."""
     packaged = read_safetensors(_packaged(_WEIGHTS))
@@ -208,7 +214,7 @@ def demo_weights() -> DemoWeights:
     rows[vectors[used]] = packaged["used_rows"]
     weights = {"model.embed_tokens.weight": rows}
     weights |= {f"model.{k}": v for k, v in packaged.items() if k not in _EMBEDDING_PARTS}
-    return DemoWeights(json.loads(_packaged("config.json")), weights, vectors)
+    return DemoWeights(demo_config(), weights, vectors)
 
 
 def _write(folder: Path) -> None:
