@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from array import array
@@ -25,16 +26,24 @@ from support.examples import examples
 quicktok = pytest.importorskip("quicktok")
 
 WORDS = json.loads((Path(__file__).parents[1] / "data" / "hostile" / "words.json").read_text())
-TIKTOKEN = TiktokenCore(load_vocabulary().ranks())
-QUICK = QuicktokCore()
 
 texts = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
     st.sampled_from([*quicktok_core._PARTS, "<|reserved_200018|>", "<|endofprompt|>", "a" * 300])
 ).map("".join)
 
 
+@functools.cache
+def tiktoken() -> TiktokenCore:
+    return TiktokenCore(load_vocabulary().ranks())
+
+
+@functools.cache
+def core() -> QuicktokCore:
+    return QuicktokCore()
+
+
 def test_what_it_is_compared_with_is_of_tiktoken() -> None:
-    encoded = TIKTOKEN.encode_many(list(sample_texts()))
+    encoded = tiktoken().encode_many(list(sample_texts()))
     lengths = array("I", map(len, encoded))
     assert quicktok_core._sha256(lengths, *encoded) == quicktok_core._SAMPLES_SHA256
     vocabulary = hashlib.sha256(b"".join(load_vocabulary()))
@@ -43,8 +52,8 @@ def test_what_it_is_compared_with_is_of_tiktoken() -> None:
 
 def test_tokens_are_those_of_the_reference() -> None:
     expected = [tokens for _, tokens in WORDS]
-    assert [QUICK.encode(text) for text, _ in WORDS] == expected
-    assert [list(tokens) for tokens in QUICK.encode_many([text for text, _ in WORDS])] == expected
+    assert [core().encode(text) for text, _ in WORDS] == expected
+    assert [list(tokens) for tokens in core().encode_many([text for text, _ in WORDS])] == expected
 
 
 @settings(max_examples=examples(1000))
@@ -52,18 +61,21 @@ def test_tokens_are_those_of_the_reference() -> None:
 @example([])
 @example([""])
 def test_any_text_gets_the_tokens_of_tiktoken(several: list[str]) -> None:
-    expected = [TIKTOKEN.encode(text) for text in several]
-    assert [QUICK.encode(text) for text in several] == expected
-    assert [list(tokens) for tokens in QUICK.encode_many(several)] == expected
+    expected = [tiktoken().encode(text) for text in several]
+    assert [core().encode(text) for text in several] == expected
+    assert [list(tokens) for tokens in core().encode_many(several)] == expected
 
 
 # Texts in which quicktok itself differs: characters of Unicode 17, a contraction with a long s.
 @pytest.mark.parametrize("text", ["\U00011db4-y", "\U00018deb(Error", "n'\u017f'rEc", "\u088f's"])
 def test_tiktoken_encodes_what_quicktok_reads_otherwise(text: str) -> None:
-    expected = TIKTOKEN.encode(text)
+    expected = tiktoken().encode(text)
     assert quicktok.get_encoding("o200k_harmony").encode_ordinary(text) != expected
-    assert QUICK.encode(text) == expected
-    assert [list(tokens) for tokens in QUICK.encode_many(["hi", text])] == [[3686], expected]
+    assert core().encode(text) == expected
+    assert [list(tokens) for tokens in core().encode_many(["hi", text])] == [
+        [3686],
+        expected,
+    ]
 
 
 @pytest.mark.slow
@@ -73,14 +85,14 @@ def test_every_character_is_in_the_class_that_it_has_for_tiktoken() -> None:
     assert len(ordinary) > 900_000
     for around in ("{}(Er", "A{}'s"):
         text = "\n".join(map(around.format, ordinary))
-        assert QUICK.encode(text) == TIKTOKEN.encode(text)
+        assert core().encode(text) == tiktoken().encode(text)
 
 
 @pytest.mark.parametrize("word", ["a", " ", "\n", "漢", "ab", "!?", "\u0301", "👩\u200d👧"])
 def test_long_words_take_linear_time_and_get_the_tokens_of_tiktoken(word: str) -> None:
     text = word * (quicktok_core._LONG_TEXT // len(word) + 7)
-    assert QUICK.encode(text) == TIKTOKEN.encode(text)
-    assert len(QUICK.encode(word * 2_000_000)) > 1000
+    assert core().encode(text) == tiktoken().encode(text)
+    assert len(core().encode(word * 2_000_000)) > 1000
 
 
 @pytest.fixture
