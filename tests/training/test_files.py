@@ -391,6 +391,7 @@ def test_packing_needs_a_length() -> None:
         PrepareSettings(pack=True)
 
 
+@pytest.mark.usefixtures("pictures")
 def test_nothing_at_all(tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "rows.jsonl", [])
     made = prepare(source, tmp_path / "out", workers=1)
@@ -508,6 +509,7 @@ CHAT = [
 ] * 3
 
 
+@pytest.mark.usefixtures("pictures")
 def test_every_kind_of_file_gives_the_same(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     sources = [write_jsonl(tmp_path / "rows.jsonl", CHAT), tmp_path / "rows.parquet"]
@@ -616,6 +618,7 @@ def test_datasets_reads_what_was_made(tmp_path: Path) -> None:
     assert result[:]["input_ids"] == table(out)["input_ids"].to_pylist()
 
 
+@pytest.mark.usefixtures("pictures")
 def test_the_report_is_text_and_a_picture(tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "rows.jsonl")
     made = prepare(source, tmp_path / "out", workers=1)
@@ -813,6 +816,7 @@ def test_all_reasons_are_in_a_file_with_a_row_each(tmp_path: Path) -> None:
     assert "not valid JSON (Invalid control character at character …)" in reasons
 
 
+@pytest.mark.usefixtures("pictures")
 def test_counts_by_source(tmp_path: Path) -> None:
     folder = tmp_path / "rows"
     folder.mkdir()
