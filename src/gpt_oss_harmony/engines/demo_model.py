@@ -41,6 +41,7 @@ from .user_cache import user_cache
 
 
 _Signs: TypeAlias = npt.NDArray[np.float32]
+_Places: TypeAlias = npt.NDArray[np.intp]
 
 CODE_SIGNS = 64
 """The length of a word's code, in signs."""
@@ -60,6 +61,9 @@ _COMMON = 30_000
 
 _NEAREST = 30
 """The largest scalar product of two words' codes."""
+
+_BLOCK = 256
+"""The words that are compared with all others at once."""
 
 _DIGIT_SIGNS = 24, 24, 16
 """The signs for the ones, the tens and the hundreds of a number."""
@@ -110,13 +114,21 @@ def _signs(words: Iterable[bytes], size: int, nearest: int) -> dict[bytes, _Sign
     close = np.arange(len(words))
     attempt = 0
     while True:
-        shared = np.abs(codes[close] @ codes.T)
-        shared[np.arange(len(close)), close] = 0
-        close = close[(shared > nearest).any(axis=1)]
+        # In blocks: all products of 7,000 words at once would take 400 MB.
+        blocks = [close[start : start + _BLOCK] for start in range(0, len(close), _BLOCK)]
+        close = np.concatenate([block[_are_close(codes, block, nearest)] for block in blocks])
         if not len(close):
             return dict(zip(words, codes, strict=True))
         attempt += 1
         codes[close] = [_hash(b"%s %d" % (words[index], attempt), size) for index in close]
+
+
+def _are_close(codes: _Signs, rows: _Places, nearest: int) -> npt.NDArray[np.bool_]:
+    """Return for some rows of the codes whether another row is too close."""
+    shared = codes[rows] @ codes.T
+    shared[np.arange(len(rows)), rows] = 0
+    are_close: npt.NDArray[np.bool_] = (np.abs(shared, out=shared) > nearest).any(axis=1)
+    return are_close
 
 
 def _hash(word: bytes, size: int) -> _Signs:
