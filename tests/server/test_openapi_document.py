@@ -23,6 +23,7 @@ from support.scripted_engine import TalkingEngine
 from support.served import PATIENCE, serving
 
 pytestmark = pytest.mark.slow
+pytest_plugins = ["schemathesis.pytest.plugin"]  # left out elsewhere, as it takes 0.7 seconds
 
 EXAMPLES = 12
 WRONG_EXAMPLES = 25
