@@ -150,7 +150,7 @@ class Choices:
 def read_tokens(choices: Choices) -> dict[str, Any]:
     """Tokens that look like harmony messages, with what a parser is told beside them."""
     tokens: list[int] = []
-    case = {"role": choices.one_of(_ROLES), "tools": choices.one_of(_TOOLS), "tokens": tokens}
+    case = {"role": choices.one_of(_ROLES), "tools": _read_tools(choices), "tokens": tokens}
     while choices:
         kind = choices.number()
         if kind < 250:
@@ -160,6 +160,15 @@ def read_tokens(choices: Choices) -> dict[str, Any]:
         else:
             tokens.append(choices.one_of((-1, VOCABULARY_SIZE, 2**31, 2**32, 2**64)))
     return case
+
+
+def _read_tools(choices: Choices) -> list[str]:
+    """Names of tools as people declare them, or any texts: whoever asks chooses them."""
+    kind = choices.number()
+    if kind < 200:
+        return _TOOLS[kind % len(_TOOLS)]
+    lengths = [choices.number() % 4 for _ in range(kind % 4)]
+    return ["".join(choices.one_of(_CHARACTERS) for _ in range(length)) for length in lengths]
 
 
 def read_header(choices: Choices) -> dict[str, Any]:

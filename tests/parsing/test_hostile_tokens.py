@@ -8,6 +8,8 @@ from itertools import chain, repeat
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from gpt_oss_harmony import (
     HarmonyError,
@@ -25,6 +27,7 @@ from gpt_oss_harmony.tokens.special_tokens import (
     START,
     VOCABULARY_SIZE,
 )
+from support.examples import examples
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
@@ -165,3 +168,47 @@ def test_long_bodies_are_read_token_by_token(name: str, strict: bool) -> None:
     (message,), error, _ = _parsed(tokens, strict, 1)
     assert not error
     assert ENCODING.decode(tokens[len(_OPEN) : -1]) == message["content"][0]["text"]
+
+
+# Names of tools come from whoever asks, and no name is refused here.
+PARTS = (
+    "to=",
+    "functions.",
+    "commentary",
+    "json",
+    "code",
+    "final",
+    "assistant",
+    " ",
+    "{}",
+    "\n",
+    "?",
+)
+MARKERS = ("<|channel|>", "<|constrain|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>")
+SIGNS = st.characters(codec="utf-8") | st.sampled_from(
+    [" ", "\x0c", "\xa0", "\u200b", ".", "\\", "|"]
+)
+NAMES = st.text(SIGNS, max_size=4) | st.sampled_from(
+    ["", " ", "to=", "functions.", "f", "json", "a|b"]
+)
+
+
+@settings(max_examples=examples(500), deadline=None)
+@given(st.lists(NAMES, max_size=4), st.sampled_from([None, *Role]), st.data())
+@example([""], Role.TOOL, None)
+@example(["", "functions.f"], Role.ASSISTANT, None)
+def test_any_names_of_tools_let_the_parser_end(
+    tools: list[str], role: Role | None, data: st.DataObject | None
+) -> None:
+    pieces = st.sampled_from([*PARTS, *tools]) | st.sampled_from(MARKERS) | st.text(max_size=5)
+    said = [*PARTS, *tools] if data is None else data.draw(st.lists(pieces, max_size=12))
+    tokens = [
+        token
+        for piece in said
+        for token in ENCODING.encode(piece, allowed_special={*MARKERS} & {piece} or set())
+    ]
+    parser = StreamableParser(ENCODING, role, strict=False, tools=tools)
+    _one_by_one(parser, tokens)
+    whole = StreamableParser(ENCODING, role, strict=False, tools=tools)
+    whole.process_many(tokens)
+    assert parser.process_eos().messages == whole.process_eos().messages

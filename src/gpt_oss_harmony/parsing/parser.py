@@ -109,7 +109,7 @@ class StreamableParser:
             encoding.tokenizer,
             transitions,
             None if role is None else Role(role),
-            frozenset(tools or ()),
+            frozenset(filter(None, tools or ())),  # nothing is called by an empty name
             strict=strict,
             repairs=ALL_REPAIRS if repairs is None else frozenset(map(RecoveryKind, repairs)),
             mends=_accept if mend_arguments is True else mend_arguments or None,
