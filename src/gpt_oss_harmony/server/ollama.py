@@ -20,6 +20,7 @@ from ..apis.request_body import RequestBody
 from ..apis.wire_events import Event, event_of
 from .answer import Api, SampledAnswer, answer_events, respond, sampled_turns
 from .auth.api_keys import AuthenticatedCaller, Caller
+from .http.errors import OLLAMA_ERRORS
 from .limited_route import LimitedRoute
 from .preparation import constraint_headers, prepared_turn
 from .services import Services, services_of
@@ -42,7 +43,9 @@ class OllamaRoute(LimitedRoute):
         await super().handle(scope, receive, send)
 
 
-router = APIRouter(prefix="/api", tags=["Ollama"], route_class=OllamaRoute)
+router = APIRouter(
+    prefix="/api", tags=["Ollama"], route_class=OllamaRoute, responses=OLLAMA_ERRORS
+)
 
 
 def _lines(events: Iterable[Event]) -> bytes:

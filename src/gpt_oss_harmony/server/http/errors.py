@@ -66,17 +66,27 @@ class MessagesErrorAnswer(TypedDict):
     request_id: str
 
 
-MESSAGES_ERRORS: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": MessagesErrorAnswer, "description": "The request is wrong."},
-    "5XX": {"model": MessagesErrorAnswer, "description": "The server or the engine cannot answer."},
-}
+class OllamaErrorAnswer(TypedDict):
+    """The body of errors for clients of Ollama's API."""
+
+    error: str
+
+
+def _documented(body: type) -> dict[int | str, dict[str, Any]]:
+    return {
+        "4XX": {"model": body, "description": "The request is wrong, or was sent too early."},
+        "5XX": {"model": body, "description": "The server or the engine cannot answer."},
+    }
+
+
+ERROR_RESPONSES = _documented(ErrorAnswer)
+"""The errors in the OpenAPI document."""
+
+MESSAGES_ERRORS = _documented(MessagesErrorAnswer)
 """The same for the Messages API."""
 
-ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": ErrorAnswer, "description": "The request is wrong, or was sent too early."},
-    "5XX": {"model": ErrorAnswer, "description": "The server or the engine cannot answer."},
-}
-"""The errors in the OpenAPI document."""
+OLLAMA_ERRORS = _documented(OllamaErrorAnswer)
+"""The same for Ollama's API."""
 
 
 class ApiError(HarmonyError):
