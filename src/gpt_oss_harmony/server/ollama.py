@@ -43,9 +43,7 @@ class OllamaRoute(LimitedRoute):
         await super().handle(scope, receive, send)
 
 
-router = APIRouter(
-    prefix="/api", tags=["Ollama"], route_class=OllamaRoute, responses=OLLAMA_ERRORS
-)
+router = APIRouter(prefix="/api", tags=["Ollama"], route_class=OllamaRoute, responses=OLLAMA_ERRORS)
 
 
 def _lines(events: Iterable[Event]) -> bytes:
