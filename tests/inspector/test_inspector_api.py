@@ -119,6 +119,33 @@ def test_forms_are_told_apart(source: dict[str, Any], form: str) -> None:
     assert check(call("render", source=source, form=form)) == result
 
 
+NOTICES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "a chat": (CHAT, []),
+    "a response": (RESPONSE, []),
+    "harmony": (HARMONY, []),
+    "unread fields": (
+        {"efort": 1, "temperature": 0, "messages": [{"role": "user", "content": "a", "nam": "b"}]},
+        ["nothing reads efort, messages[].nam"],
+    ),
+    "unread fields of a response": (
+        {"efort": 1, "input": [{"role": "user", "content": "a", "nam": "b"}]},
+        ["nothing reads efort, input[].nam"],
+    ),
+    "an unknown type": (
+        {
+            "input": "a",
+            "tools": [{"type": "function", "name": "f", "parameters": {"type": "objekt"}}],
+        },
+        ['"objekt" is not the name of a type; write "object"'],
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "notices"), NOTICES.values(), ids=NOTICES)
+def test_what_is_said_in_vain_is_named(source: dict[str, Any], notices: list[str]) -> None:
+    assert check(call("render", source=source))["notices"] == notices
+
+
 def test_a_list_is_a_list_of_messages() -> None:
     assert call("render", source=CHAT["messages"][:2])["form"] == "chat"
     assert call("render", source=HARMONY["messages"])["form"] == "harmony"

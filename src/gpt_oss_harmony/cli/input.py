@@ -18,7 +18,8 @@ from typing import Any, ClassVar
 
 from ..apis.chat.input import conversation_from_chat, is_chat
 from ..apis.current_date import iso_date
-from ..conversation.json_field import json_problem, noting, unread_in
+from ..apis.notices import notices, unread_of_chat
+from ..conversation.json_field import json_problem, noting
 from ..conversation.messages import Conversation
 from ..errors import HarmonyError
 from .command import BAD_USAGE
@@ -138,29 +139,20 @@ def read_request(arguments: argparse.Namespace) -> tuple[Conversation, Mapping[s
         if arguments.form == "chat" or (arguments.form is None and is_chat(raw)):
             noted = noting(raw)
             conversation = conversation_from_chat(noted, conversation_start_date=arguments.date)
-            _warn_of_unread(noted)
-            return conversation, fields
+            return _with_warnings(conversation, unread_of_chat(noted)), fields
         if arguments.date is not None:
             raise UsageError(
                 "--date is for Chat Completions requests, and this is a harmony conversation; "
                 "write the date into its system content as conversation_start_date"
             )
         text = f'{{"messages": {text}}}' if isinstance(raw, list) else text
-        return Conversation.from_json(text), fields
+        return _with_warnings(Conversation.from_json(text), []), fields
 
 
-def _warn_of_unread(request: Any) -> None:
-    """Warn of fields of a Chat Completions request that change nothing, such as misspelt ones."""
-    unread = dict.fromkeys(unread_in(request, "messages" if isinstance(request, list) else ""))
-    fields = [name.removeprefix(".") for name in unread]
-    if isinstance(request, Mapping) and any("." not in name for name in fields):
-        from ..apis.chat.request import ChatRequest
-        from ..apis.request_body import unknown_fields
-
-        unknown = unknown_fields(ChatRequest, request)
-        fields = [name for name in fields if name in unknown or name.partition(".")[1]]
-    if fields:
-        warn(f"nothing reads {', '.join(map(Output.printable, fields[:5]))}")
+def _with_warnings(conversation: Conversation, unread: list[str]) -> Conversation:
+    for notice in notices(conversation, unread):
+        warn(notice)
+    return conversation
 
 
 def date_argument(text: str) -> str:

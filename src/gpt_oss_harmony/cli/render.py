@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import get_args
 
 from ..apis.chat.input import tool_from_chat
+from ..apis.notices import schema_notices
 from ..config import HeaderStyle, ReasoningRule, RenderConversationConfig, SchemaDialect
-from ..conversation.messages import Role, declared_tools
+from ..conversation.messages import Role
 from ..encoding import load_harmony_encoding
 from ..errors import did_you_mean
 from ..rendering.renderer import SegmentKind
 from ..rendering.system_prompt import tool_declaration
 from ..typescript.json_text import JsonValue
 from ..typescript.reference_dialect import reference_schema_to_typescript
-from ..typescript.references import type_problem, unknown_types
 from ..typescript.writer import schema_to_typescript
 from .command import Command
 from .input import InputError, add_file, add_request, named_in_errors, read_json, read_request, warn
@@ -97,8 +96,6 @@ class _Render(Command):
                 segments = encoding.segments_for_completion(conversation, role, config)
         if all(message.author.role is Role.SYSTEM for message in conversation.messages):
             warn("the conversation has no message but the system's")
-        tools = declared_tools(conversation.messages).values()
-        _warn_of_types(tool.parameters for tool in tools if tool is not None)
         tokens = [token for segment in segments for token in segment.tokens]
         output = Output(arguments.color)
         if arguments.format == "ids":
@@ -147,7 +144,8 @@ class _Schema(Command):
         Output().line(text)
         if text == "any" and isinstance(raw, dict):
             _warn_of_keywords(raw)
-        _warn_of_types(_schemas(raw))
+        for notice in schema_notices(_schemas(raw)):
+            warn(notice)
 
 
 SCHEMA = _Schema()
@@ -205,13 +203,6 @@ class _Template(Command):
 
 
 TEMPLATE = _Template()
-
-
-def _warn_of_types(schemas: Iterable[JsonValue]) -> None:
-    """Warn of the first type with an unknown name, which becomes ``any``."""
-    unknown = itertools.chain.from_iterable(map(unknown_types, schemas))
-    for name in itertools.islice(unknown, 1):
-        warn("; ".join(type_problem(name)))
 
 
 def _warn_of_keywords(schema: Mapping[str, JsonValue]) -> None:

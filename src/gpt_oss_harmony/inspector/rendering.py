@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple, get_args
 
-from typing_extensions import (
-    TypedDict,  # of Python 3.12, which pydantic needs  # of Python 3.12, which pydantic needs
-)
+from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
 
+from ..apis.notices import notices
 from ..config import RenderConversationConfig, SchemaDialect
 from ..conversation.messages import Conversation, Message, Role
 from ..encoding import load_harmony_encoding
@@ -172,7 +171,8 @@ class Rendering(TypedDict):
     """The conversation as it was read and rendered.
 
     `labels` has the tokens to train on that differ from the rendered ones, by their index.
-    `untrained` says why no token is trained on; it is None if some are.
+    `untrained` says why no token is trained on; it is None if some are. `notices` name what the
+    source says in vain.
     """
 
     form: Form
@@ -184,6 +184,7 @@ class Rendering(TypedDict):
     text: str
     examples: int
     untrained: str | None
+    notices: list[str]
 
 
 def rendering(body: RenderBody) -> Rendering:
@@ -236,6 +237,7 @@ def rendering(body: RenderBody) -> Rendering:
         "text": load_harmony_encoding("HarmonyGptOss").decode(rendered.tokens),
         "examples": rendered.examples,
         "untrained": untrained,
+        "notices": notices(source.conversation, source.unread),
     }
 
 

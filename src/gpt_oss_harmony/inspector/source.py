@@ -19,13 +19,14 @@ from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
 from ..apis.chat.fold import chat_message_of
 from ..apis.chat.input import is_chat, read_chat
 from ..apis.items import NewId
-from ..apis.request_body import read_body
+from ..apis.notices import unread_of_chat
+from ..apis.request_body import read_body, unknown_fields
 from ..apis.requested_tools import RequestedTools, read_tool_choice
 from ..apis.responses.output_items import items_of_messages
 from ..apis.responses.request import ResponsesRequest, read_response
-from ..apis.turn import ParsedRequest
+from ..apis.turn import ParsedRequest, noted, unread_fields
 from ..conversation.built_in_tools import BUILT_IN_TOOLS
-from ..conversation.json_field import JsonField
+from ..conversation.json_field import JsonField, noting
 from ..conversation.messages import Conversation, Message, Role
 from ..encoding import load_harmony_encoding
 from ..errors import ConversationError
@@ -41,7 +42,8 @@ _SAMPLED_TOKENS = "sampled_tokens"
 class InspectedSource(NamedTuple):
     """A source as it was read, with `tool_choice` and `response_format` for `TurnOptions`.
 
-    `tools` are those of a request; None for a conversation.
+    `tools` are those of a request; None for a conversation. `unread` are its fields that change
+    nothing.
     """
 
     form: Form
@@ -49,6 +51,7 @@ class InspectedSource(NamedTuple):
     tool_choice: Any = None
     response_format: Mapping[str, Any] | None = None
     tools: RequestedTools | None = None
+    unread: Sequence[str] = ()
 
 
 def read_source(body: SourceBody) -> InspectedSource:
@@ -76,15 +79,19 @@ def read_source(body: SourceBody) -> InspectedSource:
     if form == "harmony":
         return _harmony(source, body.date)
     if form == "chat":
-        fields = {"messages": source} if isinstance(source, list) else source
-        return _request(form, read_chat(fields, conversation_start_date=body.date), fields)
-    request = read_body(ResponsesRequest, source)
+        fields = noting(source)
+        read = read_chat(fields, conversation_start_date=body.date)
+        unread = unread_of_chat(fields)
+        return _request(form, read, {} if isinstance(source, list) else source, unread)
+    request = noted(read_body(ResponsesRequest, source))
     for name in _STORED:
         if getattr(request, name) is not None:
             problem = "nothing is stored here; send the items before it as a part of input"
             raise ConversationError(problem, field=name)
     built_in = {name: tool.namespace for name, tool in BUILT_IN_TOOLS.items()}
-    return _request(form, read_response(request, date=body.date, built_in=built_in), dict(request))
+    read = read_response(request, date=body.date, built_in=built_in)
+    unread = [*unknown_fields(ResponsesRequest, source), *unread_fields(dict(request))]
+    return _request(form, read, dict(request), unread)
 
 
 def conversation_json(conversation: Conversation) -> dict[str, Any]:
@@ -96,7 +103,9 @@ def conversation_json(conversation: Conversation) -> dict[str, Any]:
     return {"messages": messages}
 
 
-def _request(form: Form, read: ParsedRequest, fields: Mapping[str, Any]) -> InspectedSource:
+def _request(
+    form: Form, read: ParsedRequest, fields: Mapping[str, Any], unread: Sequence[str]
+) -> InspectedSource:
     response_format = read.response_format
     return InspectedSource(
         form,
@@ -104,6 +113,7 @@ def _request(form: Form, read: ParsedRequest, fields: Mapping[str, Any]) -> Insp
         read_tool_choice(JsonField(fields)["tool_choice"], read.tools),
         None if response_format is None else response_format.to_dict(),
         read.tools,
+        unread,
     )
 
 
@@ -151,7 +161,7 @@ class Appended(TypedDict):
 
 def appended(body: AppendBody) -> Appended:
     """Append messages; raises `ConversationError`, which names the field at fault."""
-    form, _, _, _, tools = read_source(body)
+    form, _, _, _, tools, _ = read_source(body)
     source = {"messages": body.source} if isinstance(body.source, list) else body.source
     if tools is None:
         return {"form": form, "source": {**source, "messages": source["messages"] + body.messages}}

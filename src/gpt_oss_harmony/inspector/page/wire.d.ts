@@ -129,6 +129,8 @@ export interface Rendering {
   examples: number;
   /** Why no token is trained on; null where some are. */
   untrained: string | null;
+  /** What the source says in vain, such as fields that nothing reads. */
+  notices: string[];
 }
 
 export interface ComparedPart {

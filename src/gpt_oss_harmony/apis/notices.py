@@ -1,0 +1,49 @@
+"""What a conversation says in vain: fields that nothing reads, and types that are none."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..conversation.json_field import unread_in
+from ..conversation.messages import Conversation, declared_tools
+from ..typescript.json_text import JsonValue
+from ..typescript.references import type_problem, unknown_types
+
+_SHOWN = 5
+
+
+def notices(conversation: Conversation, unread: Sequence[str]) -> list[str]:
+    """Name the fields that were not `unread`, and the first unknown type of the declared tools."""
+    found = [f"nothing reads {', '.join(unread[:_SHOWN])}"] if unread else []
+    tools = declared_tools(conversation.messages).values()
+    return found + schema_notices(tool.parameters for tool in tools if tool is not None)
+
+
+def schema_notices(schemas: Iterable[JsonValue]) -> list[str]:
+    """Name the first type with an unknown name, which becomes ``any``.
+
+    >>> schema_notices([{"type": "objct"}])
+    ['"objct" is not the name of a type; write "object"']
+    """
+    unknown = itertools.chain.from_iterable(map(unknown_types, schemas))
+    return ["; ".join(type_problem(name)) for name in itertools.islice(unknown, 1)]
+
+
+def unread_of_chat(request: Any) -> list[str]:
+    """Name the fields of a Chat Completions request, or its messages, that change nothing.
+
+    Its objects have noted what was read; see `noting`. A field of the API that is for the sampling
+    is none of them.
+    """
+    unread = dict.fromkeys(unread_in(request, "messages" if isinstance(request, list) else ""))
+    names = [name.removeprefix(".") for name in unread]
+    if isinstance(request, Mapping) and any("." not in name for name in names):
+        # Imported where it is needed, because a command would start later.
+        from .chat.request import ChatRequest
+        from .request_body import unknown_fields
+
+        unknown = unknown_fields(ChatRequest, request)
+        names = [name for name in names if name in unknown or "." in name]
+    return names
