@@ -90,6 +90,7 @@ def read_source(body: SourceBody) -> InspectedSource:
             raise ConversationError(problem, field=name)
     built_in = {name: tool.namespace for name, tool in BUILT_IN_TOOLS.items()}
     read = read_response(request, date=body.date, built_in=built_in)
+    assert isinstance(source, Mapping)  # nothing else is read as a request
     unread = [*unknown_fields(ResponsesRequest, source), *unread_fields(dict(request))]
     return _request(form, read, dict(request), unread)
 
