@@ -140,9 +140,9 @@ UNKNOWN_TYPES = [
 # Arguments and standard input, then the exit code and the line on standard error.
 ERRORS = [
     ("render nowhere.json", "", 2, "nowhere.json: cannot be read (No such file or directory); "
-     "check the path, or pass - to read standard input"),
+     "check the path; text itself goes to standard input (echo TEXT | harmony ...)"),
     ("render .", "", 2, ".: cannot be read (Is a directory); "
-     "check the path, or pass - to read standard input"),
+     "check the path; text itself goes to standard input (echo TEXT | harmony ...)"),
     ("render", " ", 1, "there is no input; expected JSON"),
     ("render", "{", 1, "not valid JSON (line 1, column 2): expected a field name in "
      "double quotes"),

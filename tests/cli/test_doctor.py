@@ -69,6 +69,15 @@ def test_what_is_missing_has_one_command() -> None:
     assert [finding.remedy.startswith("pip install 'kernels") for finding in warnings] == [True] * 2
 
 
+def test_a_name_that_is_on_no_disk_is_told_also_without_pytorch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "_problems", lambda extra: ["it is missing"] * (extra != "serve"))
+    (model,) = by_topic(findings("nosuch", H100), "model")
+    assert (model.level, model.text.partition("; ")[0]) == ("warning", "nosuch is not on this disk")
+    assert by_topic(findings("openai/gpt-oss-20b", H100), "model") == []
+
+
 def test_a_model_that_does_not_fit_is_an_error() -> None:
     found = findings("openai/gpt-oss-120b", SMALL_CARD)
     assert [finding.topic for finding in found if finding.level == "error"] == ["model"]

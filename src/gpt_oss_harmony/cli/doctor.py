@@ -166,6 +166,9 @@ def examine(
             yield from _model(source.place, options, find_machine)
         else:
             yield from _local_model(source, options)
+    elif source.place not in PUBLISHED_FIGURES and not Path(source.place).exists():
+        text = f"{source.place} is not on this disk; 'harmony models' lists what is"
+        yield Finding("warning", "model", f"{text}, and serve asks the Hugging Face hub")
     yield from _serving(host, port)
 
 

@@ -77,8 +77,8 @@ def read_text(file: str) -> str:
             text = data.decode("utf-8-sig")
         except OSError as error:
             raise UnreadableError(
-                f"cannot be read ({error.strerror or error}); check the path, "
-                "or pass - to read standard input"
+                f"cannot be read ({error.strerror or error}); check the path; "
+                "text itself goes to standard input (echo TEXT | harmony ...)"
             ) from error
         except UnicodeDecodeError as error:
             raise UnreadableError(f"not UTF-8 (at byte {error.start}); save it as UTF-8") from error
