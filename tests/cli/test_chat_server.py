@@ -204,7 +204,7 @@ def test_a_pipe_has_answers_alone(
 def test_commands_confirm_what_they_did(api: ScriptedApi, talk: Talk) -> None:
     lines = "/effort\n/effort high\n/effort\n/clear\nquit\n/exit\n"
     assert talk(lines, person=True).out.splitlines() == [
-        "effort: the default of the model",
+        "effort: medium, or what a server chooses",
         "effort: high",
         "effort: high",
         "a new conversation",
@@ -479,7 +479,15 @@ def test_a_command_in_the_place_of_a_result_is_run(api: ScriptedApi, talk: Talk)
             "[user]\na\n[assistant · commentary · to functions.now · <|constrain|>json]\n{}",
         ),
         ("/save", "name a new file, such as /save chat.json"),
-        ("/new york", "/new takes no argument; write /new alone"),
+        (
+            "/new york",
+            '/new takes no argument; write /new alone; write it in quotes ("...") to send it',
+        ),
+        (
+            "/effrt low",
+            "there is no command /effrt; did you mean /effort?; "
+            'write it in quotes ("...") to send it',
+        ),
         ("", 'an empty line is not sent; "" is an empty result'),
     ],
 )

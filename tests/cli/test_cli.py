@@ -426,6 +426,11 @@ def test_chat_renders_like_the_conversation_it_becomes(directory: Path) -> None:
     assert chat.code == 0
 
 
+@pytest.mark.parametrize(("written", "sign"), [("[1,\n]", "]"), ('{"a": 1, }', "}")])
+def test_a_comma_too_many_is_named_by_every_python(written: str, sign: str) -> None:
+    assert run("render", written).err.endswith(f": remove the comma before {sign}\n")
+
+
 def test_fields_that_nothing_reads_are_named_once() -> None:
     chat = {
         "messages": [{"role": "user", "content": "hi", "nam": "Anna", "refusal": None}] * 2,

@@ -131,6 +131,10 @@ NOTICES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"efort": 1, "input": [{"role": "user", "content": "a", "nam": "b"}]},
         ["nothing reads efort, input[].nam"],
     ),
+    "an unknown channel": (
+        {"messages": [{"role": "assistant", "channel": "finl", "content": "a"}]},
+        ["the models know no channel 'finl'; did you mean final?"],
+    ),
     "an unknown type": (
         {
             "input": "a",

@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from openai import OpenAI
+from typing import TYPE_CHECKING, Any
 
 from gpt_oss_harmony.engines import Engine
 from gpt_oss_harmony.server import Settings, create_app
 from gpt_oss_harmony.server.app import make_server
 from gpt_oss_harmony.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 PATIENCE = 60
 """Seconds to wait for what a machine under load has done in a few."""
@@ -92,6 +93,8 @@ def at_once(flows: Mapping[str, Callable[[], None]]) -> dict[str, Future[None]]:
 
 def sdk(url: str, key: str = "none") -> OpenAI:
     """Return a client of OpenAI's SDK that does not try again; to be closed."""
+    from openai import OpenAI  # most who serve speak in other ways
+
     return OpenAI(base_url=url, api_key=key, max_retries=0, timeout=PATIENCE)
 
 

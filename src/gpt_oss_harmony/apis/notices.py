@@ -1,4 +1,4 @@
-"""What a conversation says in vain: fields that nothing reads, and types that are none."""
+"""What a conversation says in vain: fields that nothing reads, channels and types that are none."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..conversation.content import CHANNELS
 from ..conversation.json_field import unread_in
 from ..conversation.messages import Conversation, declared_tools
+from ..errors import did_you_mean
 from ..typescript.json_text import JsonValue
 from ..typescript.references import type_problem, unknown_types
 
@@ -15,8 +17,12 @@ _SHOWN = 5
 
 
 def notices(conversation: Conversation, unread: Sequence[str]) -> list[str]:
-    """Name the fields that were not `unread`, and the first unknown type of the declared tools."""
+    """Name the `unread` fields, the first unknown channel, and the first unknown type of a tool."""
     found = [f"nothing reads {', '.join(unread[:_SHOWN])}"] if unread else []
+    channels = dict.fromkeys(message.channel for message in conversation.messages)
+    for channel in itertools.islice(channels.keys() - {None, *CHANNELS}, 1):
+        remedy = did_you_mean(str(channel), CHANNELS, f"there are {', '.join(CHANNELS)}")
+        found.append(f"the models know no channel {channel!r:.60}; {remedy}")
     tools = declared_tools(conversation.messages).values()
     return found + schema_notices(tool.parameters for tool in tools if tool is not None)
 

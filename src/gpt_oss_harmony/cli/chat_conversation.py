@@ -18,7 +18,7 @@ from .chat_person import Person, Writer
 from .event_loop import EventLoop
 from .input import InputError, json_value
 from .output import Output, Style, write_message
-from .slash_commands import END_WORDS, HELP, effort_named, ends_turn, is_command, read_command
+from .slash_commands import END_TURN, END_WORDS, HELP, effort_named, read_command
 
 if TYPE_CHECKING:
     from ..tools.tool import Tool, ToolMessage, ToolSession
@@ -123,7 +123,9 @@ class ChatConversation:
             self._complain(str(error))
             return
         effort = self._opening.effort
-        self._note(f"effort: {effort.value.lower() if effort else 'the default of the model'}")
+        self._note(
+            f"effort: {effort.value.lower() if effort else 'medium, or what a server chooses'}"
+        )
 
     def _show_history(self) -> None:
         for message in self._messages:
@@ -285,15 +287,20 @@ class ChatConversation:
                 return text
             if not typed:
                 self._note('an empty line is not sent; "" is an empty result')
-            elif ends_turn(typed):
-                self._command = typed
-                break
-            elif is_command(typed):
-                self._take(typed)
-            else:
+                continue
+            try:
+                command = read_command(typed)
+            except InputError as error:
+                self._complain(f'{error}; write it in quotes ("...") to send it')
+                continue
+            if command is None:
                 if typed[0] in "{[" and (problem := _broken_json(typed)):
                     self._note(f"sent as it is, though it is {problem}")
                 return text
+            if command[0] in END_TURN:
+                self._command = typed
+                break
+            self._run_command(*command)
         raise EOFError(f"no result of {function}")
 
 

@@ -40,9 +40,11 @@ Ctrl-C stops an answer."""
 END_WORDS = ("exit", "quit")
 """What people type who want to end the chat, and might ask a model."""
 
+END_TURN = ("/again", "/new", "/quit")
+"""After these, an open turn cannot go on."""
+
 _OTHER_NAMES = {"/clear": "/new", "/exit": "/quit"}
 _TAKE_ARGUMENT = {"/effort", "/save"}
-_END_TURN = {"/again", "/new", "/quit"}
 _WORD = re.compile(r"/[a-z]*", re.ASCII)
 
 
@@ -65,17 +67,6 @@ def read_command(text: str) -> tuple[str, str] | None:
     if argument and name not in _TAKE_ARGUMENT:
         raise InputError(f"{word} takes no argument; write {word} alone")
     return name, argument.strip()
-
-
-def is_command(text: str) -> bool:
-    """Return whether a text begins with the name of a command."""
-    word = text.partition(" ")[0]
-    return _OTHER_NAMES.get(word, word) in SLASH_COMMANDS
-
-
-def ends_turn(text: str) -> bool:
-    """Return whether a text is a command after which an open turn cannot go on."""
-    return _OTHER_NAMES.get(text, text) in _END_TURN
 
 
 def effort_named(name: str) -> ReasoningEffort:

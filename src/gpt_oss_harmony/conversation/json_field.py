@@ -295,7 +295,10 @@ def json_problem(error: ValueError | RecursionError) -> str:
     if not isinstance(error, json.JSONDecodeError):
         return f"not valid JSON: {error}"
     place = f" (line {error.lineno}, column {error.colno})" if error.doc else ""
-    return f"not valid JSON{place}: {_JSON_PROBLEMS.get(error.msg, error.msg)}"
+    words, sign = _JSON_PROBLEMS.get(error.msg, error.msg), error.doc[error.pos : error.pos + 1]
+    if sign in ("]", "}") and error.doc[: error.pos].rstrip().endswith(","):
+        words = f"remove the comma before {sign}"  # newer Pythons say so themselves
+    return f"not valid JSON{place}: {words}"
 
 
 def shown(value: object, length: int = 80) -> str:

@@ -32,7 +32,6 @@ export class ConversationTab {
   #chosen = null;
   #summary = element("p", { class: "summary", role: "status" });
   #problem = element("p", { class: "problem", role: "alert", hidden: true });
-  #notices = element("p", { class: "hint notices", role: "status", hidden: true });
   #detail = element("div", { class: "detail", "data-testid": "token-detail" });
   #tokens = element("div", { class: "tokens" });
   #spoken = element("p", { class: "offscreen", role: "status" });
@@ -68,7 +67,7 @@ export class ConversationTab {
     const looks = element("div", { class: "switches" }, ...tokenLooks(), labelled(phrase("Training mask"), this.#mask));
     const head = element("div", { class: "pane-head" }, this.#summary, this.#copyMenu(), folded(phrase("Options"), options), looks);
     const note = element("p", { class: "before-python" }, BEFORE_PYTHON);
-    const body = [this.#problem, this.#notices, note, this.#lesson, this.#legend, this.#tokens, this.#detail, this.#spoken];
+    const body = [this.#problem, note, this.#lesson, this.#legend, this.#tokens, this.#detail, this.#spoken];
     fill(this.#result, head, ...body);
     const first = { title: phrase("Editor"), pane: editor };
     this.#panes = new Panes(first, { title: phrase("Tokens"), pane: this.#result }, 1);
@@ -151,8 +150,6 @@ export class ConversationTab {
     this.#rendering = rendering;
     this.#chosen = null;
     this.#problem.hidden = true;
-    this.#notices.textContent = rendering.notices.map(sentence).join(" ");
-    this.#notices.hidden = rendering.notices.length === 0;
     this.#result.classList.remove("stale");
     this.#editor.follow(rendering);
     this.#options.follow(rendering.examples, rendering.form);
@@ -179,7 +176,6 @@ export class ConversationTab {
   #outdate(problem) {
     this.#problem.textContent = problem;
     this.#problem.hidden = problem === "";
-    this.#notices.hidden = true;
     this.#result.classList.add("stale");
     const old = phrase("Not up to date: these are the tokens before the error.");
     const none = phrase("No tokens: the conversation has an error.");

@@ -5,7 +5,7 @@ import { EditorJson } from "./editor-json.js";
 import { button, element, fill } from "./element.js";
 import { guessForm } from "./form-guess.js";
 import { fieldsLeftOut } from "./request-fields.js";
-import { phrase } from "./words.js";
+import { phrase, sentence } from "./words.js";
 
 /** @import { State } from "./state.js" */
 /** @import { Form, HarmonyConversation, JsonObject, Rendering } from "./wire.js" */
@@ -15,6 +15,8 @@ const FORM_NAMES = { chat: "Chat Completions", responses: "Responses", harmony: 
 export class Editor {
   #state;
   #host = element("div", { class: "editor-body" });
+  /** What the conversation says in vain. */
+  #notices = element("p", { class: "hint notices", role: "status", hidden: true });
   #formHost = element("div", { class: "editor-form" });
   #json;
   #form;
@@ -40,11 +42,12 @@ export class Editor {
     };
     const modes = { class: "segmented", role: "group", "aria-label": phrase("View of the conversation") };
     const choose = element("div", modes, this.#buttons.form, this.#buttons.json);
-    fill(host, element("div", { class: "pane-head" }, choose), this.#host);
+    fill(host, element("div", { class: "pane-head" }, choose), this.#notices, this.#host);
     this.#draw();
     state.subscribe((document, changed) => {
       const isReplaced = document.source !== this.#own && (changed.has("source") || changed.has("form"));
       if (!isReplaced && !changed.has("draft")) return;
+      this.#notices.hidden = true;
       this.#rendering = null;
       this.#draw();
     });
@@ -59,6 +62,8 @@ export class Editor {
     const before = this.#formNow();
     const first = this.#rendering === null;
     this.#rendering = rendering;
+    this.#notices.textContent = rendering.notices.map(sentence).join(" ");
+    this.#notices.hidden = rendering.notices.length === 0;
     this.#form.showProblem(null, "");
     this.#json.showProblem(null, "");
     const redraw = first && (before !== this.#formNow() || this.#formNow() !== "harmony");
@@ -72,6 +77,7 @@ export class Editor {
    * @param {string} message
    */
   showProblem(param, message) {
+    this.#notices.hidden = true;
     if (this.#mode === "form") this.#form.showProblem(param, message);
     else this.#json.showProblem(param, message);
     return this.#mode === "json" || this.#formHost.isConnected;

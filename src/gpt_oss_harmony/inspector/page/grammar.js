@@ -86,7 +86,14 @@ export class GrammarTab {
   constructor(host, state) {
     this.#state = state;
     this.#notice.hidden = true;
-    this.#reader = new TabReader(host, (signal) => this.#read(signal));
+    this.#reader = new TabReader(host, async (signal) => {
+      try {
+        await this.#read(signal);
+      } catch (error) {
+        if (!signal.aborted) this.#tokens.say(phrase("No grammar: the error stands beside the completion."));
+        throw error;
+      }
+    });
     const form = element("section", { class: "pane given", "aria-label": phrase("Completion to follow") });
     this.#input = new TokenInput(
       form,

@@ -142,11 +142,11 @@ export function readSource(text) {
     const read = readJson(text);
     const source = Array.isArray(read) ? { messages: read } : read;
     if (isObject(source)) return source;
-    throw new SyntaxError(phrase("expected an object, or a list of messages"));
   } catch (cause) {
     if (!(cause instanceof SyntaxError)) throw cause;
     throw new UnreadableError(phrase("Not valid JSON: {problem}", { problem: cause.message }), { cause });
   }
+  throw new UnreadableError(phrase("This is no conversation: write an object, or a list of messages."));
 }
 
 /**
