@@ -110,8 +110,9 @@ def test_commands_are_not_kept_for_the_next_chat(keyboard: PipeInput, tmp_path: 
 def test_results_of_functions_are_no_questions(keyboard: PipeInput, tmp_path: Path) -> None:
     history = tmp_path / "chat_history"
     person = TerminalPerson(Output(), SLASH_COMMANDS, history)
-    keyboard.send_text(f"12:00{ENTER}")
+    keyboard.send_text(f'12:00{ENTER}"""{ENTER}1{ENTER}2{ENTER}"""{ENTER}')
     assert person.ask_result("functions.now") == "12:00"
+    assert person.ask_result("functions.now") == "1\n2"
     assert not history.exists()
 
 

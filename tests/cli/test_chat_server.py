@@ -202,15 +202,16 @@ def test_a_pipe_has_answers_alone(
 
 
 def test_commands_confirm_what_they_did(api: ScriptedApi, talk: Talk) -> None:
-    lines = "/effort\n/effort high\n/effort\n/clear\nquit\n/exit\n"
+    lines = "/effort\n/effort high\n/effort\n/clear\nhelp\nquit\n/exit\n"
     assert talk(lines, person=True).out.splitlines() == [
         "effort: medium, or what a server chooses",
         "effort: high",
         "effort: high",
         "a new conversation",
+        "/help shows the commands",
         "/quit or Ctrl-D ends the chat",
     ]
-    assert talk(lines.replace("quit\n", "")) == Result(0, "", "")
+    assert talk(lines.replace("help\nquit\n", "")) == Result(0, "", "")
     assert not api.bodies
 
 

@@ -18,7 +18,7 @@ from .chat_person import Person, Writer
 from .event_loop import EventLoop
 from .input import InputError, json_value
 from .output import Output, Style, write_message
-from .slash_commands import END_TURN, END_WORDS, HELP, effort_named, read_command
+from .slash_commands import END_TURN, HELP, WITHOUT_SLASH, effort_named, read_command
 
 if TYPE_CHECKING:
     from ..tools.tool import Tool, ToolMessage, ToolSession
@@ -82,8 +82,8 @@ class ChatConversation:
 
     def _take(self, text: str) -> None:
         """Run a command, or let the model answer."""
-        if text in END_WORDS and self._person.has_keyboard:
-            self._note("/quit or Ctrl-D ends the chat")
+        if text in WITHOUT_SLASH and self._person.has_keyboard:
+            self._note(WITHOUT_SLASH[text])
             return
         try:
             command = read_command(text)

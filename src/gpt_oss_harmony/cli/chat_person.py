@@ -57,17 +57,20 @@ class Person:
 
     def ask_question(self) -> str | None:
         '''Read a question: a line, or lines between ``"""``. None is the end of input.'''
-        text = self._read("> ")
+        return self._ask("> ")
+
+    def ask_result(self, function: str) -> str | None:
+        """Read the result of a function in the same way."""
+        return self._ask(f"result of {function}: ")
+
+    def _ask(self, prompt: str) -> str | None:
+        text = self._read(prompt)
         while text is not None and is_open(text):
             line = self._read(". ")
             if line is None:
                 break
             text += f"\n{line}"
         return None if text is None else without_quotes(text)
-
-    def ask_result(self, function: str) -> str | None:
-        """Read the result of a function; None is the end of input."""
-        return self._read(f"result of {function}: ")
 
     def writer(self, style: Style, *, markdown: bool) -> Writer:
         """Return the writer of a message; plain text ignores `markdown`."""
@@ -99,8 +102,8 @@ def is_open(text: str) -> bool:
 
 
 def without_quotes(text: str) -> str:
-    """Return a question without its quotes and the line breaks at them."""
-    text = text.strip()
-    if text.startswith(_QUOTES):
-        text = text.removeprefix(_QUOTES).removesuffix(_QUOTES).strip("\n")
-    return text
+    """Return a text without its quotes and the line breaks at them; any other text as it is."""
+    quoted = text.strip()
+    if not quoted.startswith(_QUOTES):
+        return text
+    return quoted.removeprefix(_QUOTES).removesuffix(_QUOTES).strip("\n")

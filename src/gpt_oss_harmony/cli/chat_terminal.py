@@ -66,8 +66,7 @@ The arrow keys find earlier questions, and Tab completes commands."""
 
     def ask_question(self) -> str | None:
         """Read a question."""
-        text = self._edit(self._questions, "> ")
-        return None if text is None else without_quotes(text)
+        return self._edit(self._questions, "> ")
 
     def ask_result(self, function: str) -> str | None:
         """Read the result of a function."""
@@ -98,7 +97,7 @@ The arrow keys find earlier questions, and Tab completes commands."""
     def _edit(self, session: PromptSession[str], prompt: str) -> str | None:
         self._output.flush()
         try:
-            return session.prompt(prompt)
+            return without_quotes(session.prompt(prompt))
         except EOFError:
             return None
 

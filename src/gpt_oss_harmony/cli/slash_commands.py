@@ -37,8 +37,12 @@ HELP = f"""\
 A question may have several lines, if \"\"\" stands before and after them.
 Ctrl-C stops an answer."""
 
-END_WORDS = ("exit", "quit")
-"""What people type who want to end the chat, and might ask a model."""
+WITHOUT_SLASH = {
+    "exit": "/quit or Ctrl-D ends the chat",
+    "quit": "/quit or Ctrl-D ends the chat",
+    "help": "/help shows the commands",
+}
+"""What people type for a command, and might ask a model, with what they are told."""
 
 END_TURN = ("/again", "/new", "/quit")
 """After these, an open turn cannot go on."""
