@@ -370,6 +370,7 @@ $(VENV)/.installed-test: pyproject.toml | $(VENV)/.created
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-extra-%: pyproject.toml | $(VENV)/.installed-test
+	@grep -q '^$* = ' pyproject.toml || { echo "there is no extra '$*'; pyproject.toml lists them"; exit 1; }
 	$(BIN)/python -m $(PIP_INSTALL) --editable '.[$*]'
 	@touch $@
 

@@ -673,6 +673,7 @@ class Screen:
 
 def test_a_terminal(api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("prompt_toolkit")
+    pytest.importorskip("rich")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("PROMPT_TOOLKIT_NO_CPR", "1")  # nobody answers where the cursor is
     api.says({"reasoning": "Hm."}, {"content": "**4**\x1b[2J"})

@@ -75,7 +75,9 @@ def test_a_name_that_is_on_no_disk_is_told_also_without_pytorch(
     monkeypatch.setattr(doctor, "_problems", lambda extra: ["it is missing"] * (extra != "serve"))
     (model,) = by_topic(findings("nosuch", H100), "model")
     assert (model.level, model.text.partition("; ")[0]) == ("warning", "nosuch is not on this disk")
-    assert by_topic(findings("openai/gpt-oss-20b", H100), "model") == []
+    (model,) = by_topic(findings("openai/gpt-oss-20b", H100), "model")
+    sizes = "weights of 13.8 GB as MXFP4, 41.8 GB as bfloat16"
+    assert (model.level, model.text) == ("ok", f"openai/gpt-oss-20b: {sizes}")
 
 
 def test_a_model_that_does_not_fit_is_an_error() -> None:

@@ -166,10 +166,25 @@ def examine(
             yield from _model(source.place, options, find_machine)
         else:
             yield from _local_model(source, options)
-    elif source.place not in PUBLISHED_FIGURES and not Path(source.place).exists():
-        text = f"{source.place} is not on this disk; 'harmony models' lists what is"
-        yield Finding("warning", "model", f"{text}, and serve asks the Hugging Face hub")
+    else:
+        yield from _without_engine(source.place)
     yield from _serving(host, port)
+
+
+def _without_engine(place: str) -> Iterator[Finding]:
+    """Say what can be said of a model whose engine is not installed."""
+    free = machine_memory()
+    if free is not None:
+        yield Finding("ok", "main memory", f"{gigabytes(free)} free")
+    if place not in PUBLISHED_FIGURES and not Path(place).exists():
+        text = f"{place} is not on this disk; 'harmony models' lists what is"
+        yield Finding("warning", "model", f"{text}, and serve asks the Hugging Face hub")
+        return
+    figures = _figures(place)
+    if figures is not None and figures.kind == "gpt_oss":
+        sizes = [figures.weight_bytes(is_mxfp4=is_mxfp4) for is_mxfp4 in (True, False)]
+        text = "weights of {} as MXFP4, {} as bfloat16".format(*map(gigabytes, sizes))
+        yield Finding("ok", "model", f"{place}: {text}")
 
 
 def _tokenizer() -> Finding:

@@ -90,7 +90,8 @@ export function jsonProblem(text, visit = () => undefined) {
     } else if (isValue && skip(SCALAR) !== "") {
       expected = open.length === 0 ? "end" : "more";
     } else {
-      return { place: at, words: EXPECTED[expected] };
+      const isComment = sign === "/" || sign === "#";
+      return { place: at, words: isComment ? phrase("JSON has no comments") : EXPECTED[expected] };
     }
   }
 }
