@@ -135,13 +135,33 @@ def test_no_turn_goes_on_from_what_cannot_be_read(visitor: Visitor) -> None:
             say(page, "How is it?")
             alert = page.get_by_role("tabpanel").get_by_role("alert")
             expect(alert).to_contain_text(problem)
+            if problem.startswith("Not valid"):
+                page.get_by_role("button", name="New conversation").click()
             alert.get_by_role("button", name="To the conversation").click()
-        page.get_by_role("textbox", name="Conversation as JSON").fill("")
+        field = page.get_by_role("textbox", name="Conversation as JSON")
+        expect(field).to_have_value('[{"role": "usr", "content": "Hi"}]')
+        field.fill("")
         page.get_by_role("tab", name="Live").click()
         page.keyboard.press("Enter")
         page.get_by_role("button", name="Send").click()
         expect(chat(page)).to_contain_text("It is sunny.")
     assert len(engine.prompts) == 1
+
+
+def test_what_is_written_during_a_turn_is_kept(visitor: Visitor) -> None:
+    engine = GatedEngine(ANSWER, before_gate=5)
+    with live(visitor, engine) as page:
+        say(page, "How is it?")
+        engine.wait_at_gate()
+        page.get_by_role("tab", name="Conversation").click()
+        page.get_by_role("button", name="JSON", exact=True).click()
+        field = page.get_by_role("textbox", name="Conversation as JSON")
+        field.fill('{"messages": [')
+        engine.open()
+        page.get_by_role("tab", name="Live").click()
+        expect(status(page)).to_contain_text("the conversation was changed meanwhile")
+        page.get_by_role("tab", name="Conversation").click()
+        expect(field).to_have_value('{"messages": [')
 
 
 def test_a_call_is_answered_and_the_turn_goes_on(visitor: Visitor) -> None:

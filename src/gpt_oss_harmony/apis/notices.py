@@ -19,9 +19,9 @@ _SHOWN = 5
 def notices(conversation: Conversation, unread: Sequence[str]) -> list[str]:
     """Name the `unread` fields, the first unknown channel, and the first unknown type of a tool."""
     found = [f"nothing reads {', '.join(unread[:_SHOWN])}"] if unread else []
-    channels = dict.fromkeys(message.channel for message in conversation.messages)
-    for channel in itertools.islice(channels.keys() - {None, *CHANNELS}, 1):
-        remedy = did_you_mean(str(channel), CHANNELS, f"there are {', '.join(CHANNELS)}")
+    channels = (message.channel for message in conversation.messages if message.channel)
+    for channel in itertools.islice((one for one in channels if one not in CHANNELS), 1):
+        remedy = did_you_mean(channel, CHANNELS, f"there are {', '.join(CHANNELS)}")
         found.append(f"the models know no channel {channel!r:.60}; {remedy}")
     tools = declared_tools(conversation.messages).values()
     return found + schema_notices(tool.parameters for tool in tools if tool is not None)

@@ -196,7 +196,12 @@ export class LiveTab {
 
   #beginAnew() {
     this.#sampling?.abort();
-    this.#setSource(conversation.withoutTurns(this.#state.get().source));
+    try {
+      this.#setSource(conversation.withoutTurns(this.#state.conversation().source));
+    } catch (error) {
+      this.#problem.say(error);
+      return;
+    }
     this.#turn.begin(0);
     this.#status.textContent = "";
     this.#after.hidden = true;
@@ -311,7 +316,8 @@ export class LiveTab {
    */
   async #end(turn, parsing) {
     const messages = conversation.sampledMessages(parsing);
-    const hasChanged = this.#state.get().source !== turn.source;
+    const { source, draft } = this.#state.get();
+    const hasChanged = source !== turn.source || draft !== "";
     const isAdded = turn.ending === "stop" && messages.length > 0 && !hasChanged;
     const add = async () => {
       const document = { ...this.#state.get(), source: turn.source };
