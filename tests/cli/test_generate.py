@@ -170,6 +170,22 @@ def test_chat_constrains_calls_unless_it_is_told_not_to(
     assert [grammar and "functions.now" in grammar for grammar in grammars] == [None, True, None]
 
 
+def test_chat_tells_once_what_of_a_tool_is_not_enforced(
+    engine: ScriptedEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([{"name": "now", "parameters": {"type": "objekt"}}]))
+    engine.completions = [NOON, NOON]
+    output = talk(monkeypatch, capsys, "hi\nhi\n", "--tools", str(tools))
+    assert output.out == "Noon.\nNoon.\n"
+    assert output.err.count("harmony: warning: ") == 1
+    assert "functions.now" in output.err
+    assert '"objekt" is not the name of a type' in output.err
+
+
 def test_chat_goes_on_after_an_error(
     engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

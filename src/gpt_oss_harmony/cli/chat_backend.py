@@ -17,6 +17,7 @@ from ..conversation.content import DeveloperContent, ReasoningEffort, SystemCont
 from ..conversation.messages import Conversation, Message, Role
 from ..engines import Completion, Engine, FinishReason, Sampling, stream_completion
 from ..rendering.history import without_past_reasoning
+from .input import warn
 
 if TYPE_CHECKING:
     from ..tools.tool import Tool
@@ -94,23 +95,29 @@ def opened_conversation(opening: Opening, messages: Iterable[Message]) -> Conver
 class EngineBackend(Backend):
     """Answers with an engine, and closes it.
 
-    With a `grammar`, the default, calls are what their tools declare, as far as that is enforced.
+    With a `grammar`, the default, calls are what their tools declare. What of a schema cannot be
+    enforced is a warning, once.
     """
 
     def __init__(self, engine: Engine, sampling: Sampling, *, grammar: bool = True) -> None:
         self._engine = engine
         self._sampling = sampling
         self._grammar = grammar
+        self._warnings: set[str] = set()
 
     def answer(self, opening: Opening, messages: Sequence[Message]) -> Answer:
         """Render the conversation for the engine."""
         conversation = opened_conversation(opening, without_past_reasoning(messages))
         sampling = self._sampling
         if self._grammar and (opening.tools or opening.run_here):
-            from ..grammar import TurnOptions, turn_grammar  # every engine's extra brings it
+            from ..grammar import TurnOptions, turn_constraint  # every engine's extra brings it
 
-            grammar = turn_grammar(conversation, TurnOptions(on_unsupported="loosen"))
-            sampling = replace(sampling, grammar=grammar)
+            constraint = turn_constraint(conversation, TurnOptions(on_unsupported="loosen"))
+            sampling = replace(sampling, grammar=constraint.grammar)
+            for problem in map(str, (*constraint.unenforced, *constraint.narrowed)):
+                if problem not in self._warnings:
+                    self._warnings.add(problem)
+                    warn(problem)
         return _EngineAnswer(self._engine, sampling, conversation)
 
     async def close(self) -> None:
