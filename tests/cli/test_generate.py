@@ -94,6 +94,13 @@ def test_problems_are_one_line(
     assert error.count("\n") == 1
 
 
+@pytest.fixture
+def tools(tmp_path: Path) -> str:
+    file = tmp_path / "tools.json"
+    file.write_text(json.dumps(TOOLS))
+    return str(file)
+
+
 def talk(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -141,12 +148,10 @@ def test_chat_asks_for_the_results_of_calls(
     engine: ScriptedEngine,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+    tools: str,
 ) -> None:
-    tools = tmp_path / "tools.json"
-    tools.write_text(json.dumps(TOOLS))
     engine.completions = [CALL, NOON]
-    output = talk(monkeypatch, capsys, "what time is it?\n12:00\n", "--tools", str(tools))
+    output = talk(monkeypatch, capsys, "what time is it?\n12:00\n", "--tools", tools)
     assert output.out == '[call of functions.now]\n{"zone":"UTC"}\nNoon.\n'
     assert "type now = () => any;" in engine.prompts[0]
     assert engine.prompts[1].endswith(
@@ -159,11 +164,9 @@ def test_chat_constrains_calls_unless_it_is_told_not_to(
     engine: ScriptedEngine,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+    tools: str,
 ) -> None:
-    tools = tmp_path / "tools.json"
-    tools.write_text(json.dumps(TOOLS))
-    for options in ([], ["--tools", str(tools)], ["--tools", str(tools), "--no-grammar"]):
+    for options in ([], ["--tools", tools], ["--tools", tools, "--no-grammar"]):
         engine.completions = [NOON]
         talk(monkeypatch, capsys, "hi\n", *options)
     grammars = [sampling.grammar for sampling in engine.samplings]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -17,7 +19,9 @@ from gpt_oss_harmony import (
     Role,
     load_harmony_encoding,
 )
+from gpt_oss_harmony.apis.request_body import field_path
 from support.page_visitor import Visitor, expect_token_ids, fragment, token_ids
+from support.wrong_requests import places
 
 pytestmark = pytest.mark.slow
 
@@ -280,14 +284,10 @@ def _random_json(random: Random, depth: int = 3) -> Any:
     return "".join(random.choices(['"', "\\", "\n", "é", "😀", "a", ",", "}", "]", " "], k=3))
 
 
-def _paths(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    yield path, value
-    if isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _paths(inner, f"{path}[{index}]")
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _paths(inner, f"{path}.{name}" if path else name)
+def _values(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each value in a JSON value with its path, as errors name it."""
+    for place in [(), *(places(value) if isinstance(value, dict | list) else ())]:
+        yield field_path(place), functools.reduce(operator.getitem, place, value)
 
 
 def _is_json(text: str) -> bool:
@@ -303,13 +303,13 @@ def _is_json(text: str) -> bool:
 
 def test_the_page_and_python_agree_on_what_is_json_and_where_its_fields_stand(page: Page) -> None:
     random = Random()
-    places, texts = [], []
+    fields, texts = [], []
     for _ in range(300):
         value = _random_json(random)
         text = json.dumps(
             value, indent=random.choice([None, 1]), ensure_ascii=random.random() < 0.5
         )
-        places += [(text, path, inner) for path, inner in _paths(value)]
+        fields += [(text, path, inner) for path, inner in _values(value)]
         for _ in range(8):
             at, sign = random.randrange(len(text) + 1), random.choice([*'{}[]",:1e-.\\\n tN', ""])
             texts.append(text[:at] + sign + text[at + random.randrange(2) :])
@@ -322,11 +322,11 @@ def test_the_page_and_python_agree_on_what_is_json_and_where_its_fields_stand(pa
                 places.map(([text, path]) => codePoints(text, placeOf(text, path))),
             ];
         }""",
-        [texts, places],
+        [texts, fields],
     )
     for text, problem in zip(texts, found[0], strict=True):
         assert (problem is None) == _is_json(text), (text, problem)
-    for (text, path, value), place in zip(places, found[1], strict=True):
+    for (text, path, value), place in zip(fields, found[1], strict=True):
         assert json.JSONDecoder().raw_decode(text, place)[0] == value, (text, path)
 
 

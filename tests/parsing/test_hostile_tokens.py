@@ -171,19 +171,8 @@ def test_long_bodies_are_read_token_by_token(name: str, strict: bool) -> None:
 
 
 # Names of tools come from whoever asks, and no name is refused here.
-PARTS = (
-    "to=",
-    "functions.",
-    "commentary",
-    "json",
-    "code",
-    "final",
-    "assistant",
-    " ",
-    "{}",
-    "\n",
-    "?",
-)
+HEADER_WORDS = ["to=", "functions.", "commentary", "json", "code", "final", "assistant"]
+PARTS = [*HEADER_WORDS, " ", "{}", "\n", "?"]
 MARKERS = ("<|channel|>", "<|constrain|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>")
 SIGNS = st.characters(codec="utf-8") | st.sampled_from(
     [" ", "\x0c", "\xa0", "\u200b", ".", "\\", "|"]

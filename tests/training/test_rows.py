@@ -503,6 +503,14 @@ def test_tools_that_nothing_was_answered_with_are_refused() -> None:
         read_row({**row, "tools": [function("two")]})
 
 
+def test_two_functions_of_one_name_that_differ_are_refused() -> None:
+    row = {"messages": [ASKED, ANSWERED], "tools": [function("one"), function("one")]}
+    assert read_row(row)
+    row["tools"][1]["function"]["description"] = "Another."
+    with pytest.raises(ConversationError, match=r"tools\[1\]: 'one' is declared twice"):
+        read_row(row)
+
+
 def test_a_stream_goes_on_behind_rejected_rows() -> None:
     rejected: list[tuple[object, str]] = []
     rows = [chat(ANSWERED), chat(), {"text": "x"}, chat(said([PICTURE])), chat(ANSWERED)]

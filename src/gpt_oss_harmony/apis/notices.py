@@ -40,8 +40,8 @@ def schema_notices(schemas: Iterable[JsonValue]) -> list[str]:
 def unread_of_chat(request: Any) -> list[str]:
     """Name the fields of a Chat Completions request, or its messages, that change nothing.
 
-    Its objects have noted what was read; see `noting`. A field of the API that is for the sampling
-    is none of them.
+    Its objects have noted what was read; see `noting`. The API's own fields for sampling are not
+    among them.
     """
     unread = dict.fromkeys(unread_in(request, "messages" if isinstance(request, list) else ""))
     names = [name.removeprefix(".") for name in unread]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -11,12 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..conversation.json_field import json_problem
 from ..conversation.messages import Author, Message, Role
 from ..errors import HarmonyError
 from .chat_backend import Answer, Backend, Opening, opened_conversation
 from .chat_person import Person, Writer
 from .event_loop import EventLoop
-from .input import InputError, json_value
+from .input import InputError
 from .output import Output, Style, write_message
 from .slash_commands import END_TURN, HELP, WITHOUT_SLASH, effort_named, read_command
 
@@ -307,9 +309,9 @@ class ChatConversation:
 def _broken_json(text: str) -> str:
     """Say what is wrong with a text as JSON; empty if nothing is."""
     try:
-        json_value(text)
-    except InputError as error:
-        return str(error)
+        json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return json_problem(error)
     return ""
 
 

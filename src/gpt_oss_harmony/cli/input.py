@@ -91,15 +91,10 @@ def read_json(file: str) -> tuple[Any, str]:
     with named_in_errors(file):
         if not text.strip():
             raise InputError("there is no input; expected JSON")
-        return json_value(text), text
-
-
-def json_value(text: str) -> Any:
-    """Read a text as JSON; the error of other texts names the line and the column."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(json_problem(error)) from error
+        try:
+            return json.loads(text), text
+        except (ValueError, RecursionError) as error:
+            raise InputError(json_problem(error)) from error
 
 
 def add_file(parser: argparse.ArgumentParser, holds: str) -> None:

@@ -1,22 +1,18 @@
 /** The tab "Compare": header styles and schema dialects side by side, differences marked. */
 
-import { call, wasAborted } from "./api.js";
+import { call } from "./api.js";
 import { element, fill } from "./element.js";
-import { LatestCall } from "./latest-call.js";
 import { exampleButtons, lesson } from "./lesson.js";
-import { ProblemLine } from "./problem-line.js";
 import { concernsConversation } from "./state.js";
+import { TabReader } from "./tab-reader.js";
 import { counted, phrase, tokenCount } from "./words.js";
 
 /** @import { State } from "./state.js" */
 /** @import { ComparedPart, ComparedTable, Comparison } from "./wire.js" */
 
 export class CompareTab {
-  #host;
   #state;
-  #latest = new LatestCall();
-  #isCurrent = false;
-  #problem = new ProblemLine();
+  #reader;
   #tables = element("div", { class: "comparison" });
   #lesson;
 
@@ -25,8 +21,8 @@ export class CompareTab {
    * @param {State} state
    */
   constructor(host, state) {
-    this.#host = host;
     this.#state = state;
+    this.#reader = new TabReader(host, (signal) => this.#compare(signal));
     const about = phrase(
       "The same conversation in each header style and each schema dialect. " +
         "Marks show what differs from the first column.",
@@ -37,38 +33,26 @@ export class CompareTab {
     );
     this.#lesson = lesson(phrase("No differences"), words, ...exampleButtons(state, "conversation"));
     this.#lesson.hidden = true;
-    fill(host, element("p", { class: "about" }, about), this.#problem.node, this.#tables, this.#lesson);
+    fill(host, element("p", { class: "about" }, about), this.#reader.problem.node, this.#tables, this.#lesson);
     state.subscribe((_document, changed) => {
-      if (!concernsConversation(changed)) return;
-      this.#isCurrent = false;
-      if (!host.hidden) this.#latest.wish((signal) => this.#compare(signal));
+      if (concernsConversation(changed)) this.#reader.change();
     });
   }
 
   /** The tab comes into view. */
   show() {
-    if (!this.#isCurrent) this.#latest.now((signal) => this.#compare(signal));
+    this.#reader.show();
   }
 
   /** @param {AbortSignal} signal */
   async #compare(signal) {
-    this.#host.setAttribute("aria-busy", "true");
-    try {
-      const { source, form, options } = this.#state.conversation();
-      this.#show(await call("compare", { source, form, ...options }, signal));
-      this.#isCurrent = true;
-    } catch (error) {
-      if (wasAborted(error)) throw error;
-      this.#problem.say(error);
-      this.#host.classList.add("stale");
-    }
-    this.#host.removeAttribute("aria-busy");
+    const { source, form, options } = this.#state.conversation();
+    this.#show(await call("compare", { source, form, ...options }, signal));
+    this.#reader.finish();
   }
 
   /** @param {Comparison} comparison */
   #show({ header_styles: styles, schema_dialects: dialects }) {
-    this.#problem.say("");
-    this.#host.classList.remove("stale");
     fill(this.#tables, tableOf("styles", phrase("Header styles"), styles), tableOf("dialects", phrase("Schema dialects"), dialects));
     this.#lesson.hidden = styles.rows.length + dialects.rows.length > 0;
   }
