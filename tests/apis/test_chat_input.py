@@ -200,6 +200,11 @@ ERRORS: list[tuple[Any, str]] = [
         "tools[0].function.name: the field is missing; expected text",
     ),
     (
+        {"messages": [], "tools": [{"type": "function", "functions": {"name": "a"}}]},
+        "tools[0].function: the field is missing, but there is 'functions'; expected an object "
+        "with a name (in Responses, the name alone)",
+    ),
+    (
         {"messages": [], "tools": [{"type": "function", "name": "a", "parameters": 3}]},
         "tools[0].parameters: expected an object, found 3",
     ),

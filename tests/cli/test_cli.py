@@ -147,6 +147,13 @@ ERRORS = [
     ("render", "{", 1, "not valid JSON (line 1, column 2): expected a field name in "
      "double quotes"),
     ("render", "[" * 100_000, 1, "not valid JSON: nested too deeply to be read"),
+    ("render", "{“a”: 1}", 1,
+     "not valid JSON (line 1, column 2): write \" around names and texts"),
+    ("render", "{'a': 1}", 1,
+     "not valid JSON (line 1, column 2): write \" around names and texts"),
+    ("render", '{"a": True}', 1,
+     "not valid JSON (line 1, column 7): write true, false and null in small letters"),
+    ("render", '{"a": 1, // why', 1, "not valid JSON (line 1, column 10): JSON has no comments"),
     ("render", "\udcff", 2, "not UTF-8 (at byte 0); save it as UTF-8"),
     ("render", "3", 1, "messages: expected a list, found 3"),
     ("render", "{}", 1, "messages: the field is missing; expected a list"),
@@ -164,6 +171,8 @@ ERRORS = [
      f"'<|start|>' (token 12, state ExpectStart){READ_LENIENTLY}"),
     ("parse", CHAT, 1, "this is a conversation as JSON; 'harmony render' turns it into tokens"),
     ("parse --lenient", HARMONY, 1, "this is a conversation as JSON; 'harmony render' turns it"),
+    ("parse", '{"model": "gpt-oss", "messages": [{"role": "user"}]}', 1,
+     "this is a conversation as JSON; 'harmony render' turns it into tokens"),
     ("parse --from ids", "12 cat", 1, "expected token ids (integers between spaces or commas, "
      "or a JSON list of them), found 'cat'"),
     ("parse", "201089", 1, f"{UNEXPECTED_EOS} (token 1, state Header){READ_LENIENTLY}"),
@@ -175,7 +184,8 @@ ERRORS = [
     ("schema", "[]", 1, "the list of tools is empty"),
     ("schema", '{"messages": []}', 1, "the list of tools is empty"),
     ("schema", "[3]", 1, "[0]: expected an object, found 3"),
-    ("schema", '[{"type": "function"}]', 1, "[0].name: the field is missing; expected text"),
+    ("schema", '[{"type": "function"}]', 1, "[0].function: the field is missing; expected an "
+     "object with a name"),
     ("schema", "3", 1, "expected a tool or a JSON Schema, found 3"),
 ]  # fmt: skip
 
@@ -431,6 +441,14 @@ def test_a_comma_too_many_is_named_by_every_python(written: str, sign: str) -> N
     assert run("render", written).err.endswith(f": remove the comma before {sign}\n")
 
 
+def test_a_field_that_stands_twice_is_named() -> None:
+    written = '{"messages": [{"role": "user", "content": "a", "role": "user", "content": "b"}]}'
+    result = run("render", written)
+    assert result.out.endswith("<|message|>b<|end|><|start|>assistant\n")
+    problem = "harmony: warning: an object has the field 'role' twice; the last one counts\n"
+    assert result.err == problem
+
+
 def test_fields_that_nothing_reads_are_named_once() -> None:
     chat = {
         "messages": [{"role": "user", "content": "hi", "nam": "Anna", "refusal": None}] * 2,
@@ -440,6 +458,8 @@ def test_fields_that_nothing_reads_are_named_once() -> None:
     }
     result = run("render", json.dumps(chat))
     assert result.err == "harmony: warning: nothing reads messages[].nam, efort\n"
+    misspelt = run("render", json.dumps({"messages": chat["messages"], "tool_choise": "none"}))
+    assert misspelt.err.endswith("messages[].nam, tool_choise (did you mean tool_choice?)\n")
     alone = run("render", json.dumps(chat["messages"]))
     assert alone.err == "harmony: warning: nothing reads messages[].nam\n"
     del chat["efort"], chat["messages"]

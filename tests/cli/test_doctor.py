@@ -69,8 +69,8 @@ def test_what_is_missing_has_one_command() -> None:
     assert [finding.remedy.startswith("pip install 'kernels") for finding in warnings] == [True] * 2
 
 
-def test_a_name_that_is_on_no_disk_is_told_also_without_pytorch(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_model_is_described_also_without_its_engine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(doctor, "_problems", lambda extra: ["it is missing"] * (extra != "serve"))
     (model,) = by_topic(findings("nosuch", H100), "model")
@@ -78,6 +78,33 @@ def test_a_name_that_is_on_no_disk_is_told_also_without_pytorch(
     (model,) = by_topic(findings("openai/gpt-oss-20b", H100), "model")
     sizes = "weights of 13.8 GB as MXFP4, 41.8 GB as bfloat16"
     assert (model.level, model.text) == ("ok", f"openai/gpt-oss-20b: {sizes}")
+
+    (model,) = by_topic(findings("demo", H100, engine="transformers"), "model")
+    assert (model.level, model.text.partition(":")[0]) == ("ok", "demo")
+    broken = tmp_path / "broken.gguf"
+    broken.touch()
+    (model,) = by_topic(findings(str(broken), H100), "model")
+    assert (model.level, model.text) == ("error", f"{broken} is empty; download it again")
+
+
+def test_a_server_is_asked_for_its_model() -> None:
+    pytest.importorskip("fastapi")
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        url = f"http://127.0.0.1:{busy.getsockname()[1]}"
+    (model,) = by_topic(findings(url, H100), "model")
+    assert (model.level, model.text.partition(":")[0]) == ("error", "cannot connect to http")
+
+
+@pytest.mark.parametrize(("host", "port", "option"), [
+    ("127.0.0.1", None, "--port"), ("no.such.host.invalid", 0, "--host"), ("8.8.8.8", 0, "--host"),
+])  # fmt: skip
+def test_an_address_that_cannot_be_listened_at_names_the_option(
+    host: str, port: int | None, option: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        used = busy.getsockname()[1] if port is None else port
+        (found,) = by_topic(list(examine("demo", OPTIONS, host, used)), "port")
+    assert (found.level, found.remedy) == ("error", f"choose another {option}")
 
 
 def test_a_model_that_does_not_fit_is_an_error() -> None:

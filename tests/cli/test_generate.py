@@ -257,6 +257,18 @@ def test_a_turn_without_an_answer_is_taken_back(
     assert "<|message|>a<|end|>" not in engine.prompts[1]
 
 
+def test_again_asks_a_question_that_was_taken_back(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.completions = [NOON, f"{THINK}<|channel|>analysis<|message|>Well.<|return|>", NOON]
+    output = talk(monkeypatch, capsys, "a\nb\n/again\n/new\n/again\n", code=1)
+    assert output.out == "Noon.\nNoon.\n"
+    assert engine.prompts[2] == engine.prompts[1]
+    assert output.err.endswith(
+        "error: there is no question yet\nharmony: error: 2 lines of the input failed; see above\n"
+    )
+
+
 def test_past_reasoning_is_left_out_while_that_of_the_turn_goes_on(
     engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

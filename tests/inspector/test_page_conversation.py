@@ -262,6 +262,38 @@ def test_a_draft_is_kept_and_no_tab_shows_an_older_conversation(page: Page) -> N
     )
 
 
+def test_the_last_key_before_a_reload_is_kept(page: Page) -> None:
+    as_json(page).fill(json.dumps(SUM))
+    as_json(page).fill(BROKEN)
+    page.reload()
+    expect(as_json(page)).to_have_value(BROKEN)
+    carried = ["https://example.org/#c=of-another-link", {"source": {"messages": []}}]
+    page.evaluate(
+        "text => sessionStorage.setItem('harmony-inspector-document', text)", json.dumps(carried)
+    )
+    page.reload()
+    expect(as_json(page)).to_have_value(BROKEN)
+
+
+def test_signs_that_json_never_has_are_named(page: Page) -> None:
+    problem = page.locator("#json-problem")
+    for written, words in {
+        "{“a”: 1}": 'column 2: write " around names and texts',
+        "{'a': 1}": 'column 2: write " around names and texts',
+        '{"a": True}': "column 7: write true, false and null in small letters",
+        '{"a": 1, // why': "column 10: JSON has no comments",
+    }.items():
+        as_json(page).fill(written)
+        expect(problem).to_contain_text(words)
+
+
+def test_a_field_that_stands_twice_is_named(page: Page) -> None:
+    as_json(page).fill('{"messages": [{"role": "user", "content": "a", "content": "b"}]}')
+    expect(
+        page.get_by_text("messages[0].content stands twice; the last one counts")
+    ).to_be_visible()
+
+
 def test_nothing_is_a_conversation_without_messages(page: Page) -> None:
     as_json(page).fill(BROKEN)
     as_json(page).fill("")

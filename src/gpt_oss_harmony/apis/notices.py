@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..conversation.content import CHANNELS
@@ -52,4 +52,15 @@ def unread_of_chat(request: Any) -> list[str]:
 
         unknown = unknown_fields(ChatRequest, request)
         names = [name for name in names if name in unknown or "." in name]
+        names = with_meant(names, ChatRequest.model_fields)
     return names
+
+
+def with_meant(unknown: Iterable[str], fields: Collection[str]) -> list[str]:
+    """Add to each unknown field the one that may be meant.
+
+    >>> with_meant(["tool_choise", "x"], ["tool_choice"])
+    ['tool_choise (did you mean tool_choice?)', 'x']
+    """
+    meant = ((name, did_you_mean(name, fields, likeness=0.8)) for name in unknown)
+    return [f"{name} ({remedy})" if remedy else name for name, remedy in meant]

@@ -230,8 +230,13 @@ def _recipients(namespace: ToolNamespaceConfig) -> list[str]:
     return [f"{namespace.name}.{tool.name}" for tool in namespace.tools] or [namespace.name]
 
 
-def _fields(function: JsonField) -> JsonField:
-    return function if function["function"].is_null else function["function"]
+def _fields(tool: JsonField) -> JsonField:
+    nested = tool["function"]
+    if not nested.is_null:
+        return nested
+    if all(tool[name].is_null for name in ("name", "description", "parameters")):
+        raise nested.unexpected("an object with a name (in Responses, the name alone)")
+    return tool
 
 
 def _read_grammar(text_format: JsonField) -> tuple[str, str] | None:

@@ -58,6 +58,7 @@ class ChatConversation:
         self._failures = 0
         self._over = False
         self._command: str | None = None  # typed where a result was asked for
+        self._taken_back: str | None = None  # the last question, if it got no answer
 
     def run(self) -> None:
         """Read lines until the end; raises `InputError` if a line of a pipe failed."""
@@ -103,6 +104,7 @@ class ChatConversation:
                 self._set_effort(argument)
             case "/new":
                 self._messages.clear()
+                self._taken_back = None
                 self._tools.start_over()
                 self._note("a new conversation")
             case "/history":
@@ -135,6 +137,9 @@ class ChatConversation:
 
     def _answer_again(self) -> None:
         """Answer the last question anew; if that fails, keep the earlier answer."""
+        if self._taken_back is not None:
+            self._turn(self._taken_back)
+            return
         questions = [i for i, m in enumerate(self._messages) if m.author.role is Role.USER]
         if not questions:
             self._complain("there is no question yet")
@@ -177,6 +182,7 @@ class ChatConversation:
     def _turn(self, question: str, *, is_again: bool = False) -> None:
         """Let the model answer and call tools, until its answer is complete."""
         before = len(self._messages)
+        self._taken_back = None
         self._messages.append(Message.from_role_and_content(Role.USER, question))
         try:
             with self._person.silent_keyboard():
@@ -187,7 +193,9 @@ class ChatConversation:
             if isinstance(error, KeyboardInterrupt) and not self._person.has_keyboard:
                 raise
             del self._messages[before:]
-            outcome = "the earlier answer stays" if is_again else "the question is taken back"
+            outcome = "the earlier answer stays"
+            if not is_again:
+                self._taken_back, outcome = question, "the question is taken back"
             if self._command == "/again" and not is_again:
                 self._command, outcome = question, "the question is asked anew"
             self._complain(f"{_in_a_line(error)} ({outcome})")

@@ -1,11 +1,13 @@
 """``harmony doctor``: what is installed, where a model would run, and what prevents `serve`.
 
-It loads no weights and downloads nothing. The placement is the one that the engine makes.
+It loads no weights and downloads nothing. The placement is the one that the engine makes, and a
+server at a URL is asked for its model.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import platform
@@ -18,6 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..engines import open_engine
 from ..engines.batching_memory import PUBLISHED_FIGURES, ModelFigures, gigabytes
 from ..engines.engine import EngineError
 from ..engines.gguf_header import read_gguf_header
@@ -30,6 +33,7 @@ from ..tokens.tokenizer import load_tokenizer
 from .command import Command
 from .input import InputError
 from .listening import bind
+from .load_model import described
 from .options import add_engine, add_port, given_engine_options, positive
 from .state_folder import default_database, state_folder
 
@@ -156,7 +160,7 @@ def examine(
         yield Finding("error", f"extra {extra}", text, remedy)
     yield from _serving_engines(versions)
     if is_url(model):
-        yield Finding("ok", "model", f"{model} is a server; it places the model itself")
+        yield _server(model, options) if not problems else Finding("ok", "model", _PLACES_ITSELF)
     elif source is None:
         yield Finding("error", "model", unknown)
     elif source.engine not in problems:
@@ -167,20 +171,47 @@ def examine(
         else:
             yield from _local_model(source, options)
     else:
-        yield from _without_engine(source.place)
+        yield from _without_engine(source)
     yield from _serving(host, port)
 
 
-def _without_engine(place: str) -> Iterator[Finding]:
+_PLACES_ITSELF = "a server at a URL places the model itself"
+
+
+def _server(url: str, options: Mapping[str, Any]) -> Finding:
+    """Ask a server for its model, as `serve` does first."""
+    asked = {name: options[name] for name in options.keys() - {"context_length", "max_requests"}}
+
+    async def ask() -> str:
+        engine = await open_engine(url, **asked)
+        try:
+            return described(engine)
+        finally:
+            await engine.close()
+
+    try:
+        return Finding("ok", "model", f"{asyncio.run(ask())}; {_PLACES_ITSELF}")
+    except EngineError as error:
+        return Finding("error", "model", str(error))
+
+
+def _without_engine(source: ModelSource) -> Iterator[Finding]:
     """Say what can be said of a model whose engine is not installed."""
+    place = source.place
     free = machine_memory()
     if free is not None:
         yield Finding("ok", "main memory", f"{gigabytes(free)} free")
-    if place not in PUBLISHED_FIGURES and not Path(place).exists():
+    is_known = place == "demo" or place in PUBLISHED_FIGURES or Path(place).exists()
+    if not is_known:
         text = f"{place} is not on this disk; 'harmony models' lists what is"
         yield Finding("warning", "model", f"{text}, and serve asks the Hugging Face hub")
         return
-    figures = _figures(place)
+    try:
+        is_gguf = source.engine == "llamacpp"
+        figures = read_gguf_header(Path(place)).figures() if is_gguf else _figures(place)
+    except EngineError as error:
+        yield Finding("error", "model", str(error))
+        return
     if figures is not None and figures.kind == "gpt_oss":
         sizes = [figures.weight_bytes(is_mxfp4=is_mxfp4) for is_mxfp4 in (True, False)]
         text = "weights of {} as MXFP4, {} as bfloat16".format(*map(gigabytes, sizes))

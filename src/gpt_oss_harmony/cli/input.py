@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from ..apis.chat.input import conversation_from_chat, is_chat
 from ..apis.current_date import iso_date
 from ..apis.notices import notices, unread_of_chat
-from ..conversation.json_field import json_problem, noting
+from ..conversation.json_field import RepeatedFields, json_problem, noting
 from ..conversation.messages import Conversation
 from ..errors import HarmonyError
 from .command import BAD_USAGE
@@ -91,10 +91,14 @@ def read_json(file: str) -> tuple[Any, str]:
     with named_in_errors(file):
         if not text.strip():
             raise InputError("there is no input; expected JSON")
+        repeated = RepeatedFields()
         try:
-            return json.loads(text), text
+            value = json.loads(text, object_pairs_hook=repeated)
         except (ValueError, RecursionError) as error:
             raise InputError(json_problem(error)) from error
+    for name in repeated.names[:1]:
+        warn(f"an object has the field {name!r:.60} twice; the last one counts")
+    return value, text
 
 
 def add_file(parser: argparse.ArgumentParser, holds: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 
@@ -50,4 +51,7 @@ def start_listening(listener: socket.socket) -> None:
 def _cannot_listen(address: str, error: OSError) -> InputError:
     number = error.errno or 0  # negative for an unknown host
     problem = os.strerror(number) if number > 0 else error.strerror or str(error)
-    return InputError(f"cannot listen at {address}: {problem}; choose another --port")
+    is_host = not number > 0 or number == errno.EADDRNOTAVAIL
+    return InputError(
+        f"cannot listen at {address}: {problem}; choose another {'--host' if is_host else '--port'}"
+    )

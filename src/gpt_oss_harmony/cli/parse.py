@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import re
+import json
 from typing import Any
 
 from ..encoding import load_harmony_encoding
@@ -15,8 +15,6 @@ from .command import Command
 from .input import InputError, add_file, named_in_errors, read_text
 from .options import add_color, add_format, role_named, role_names
 from .output import Output, json_lines, write_message
-
-_CONVERSATION = re.compile(r'\s*\{\s*"messages"\s*:|\s*\[\s*\{\s*"role"\s*:')
 
 
 class _Parse(Command):
@@ -78,7 +76,7 @@ class _Parse(Command):
             if not text.strip():
                 raise InputError("there is no input; expected token ids or marked-up text")
             if arguments.form is None:
-                if _CONVERSATION.match(text):
+                if _is_conversation(text):
                     raise InputError(
                         "this is a conversation as JSON; 'harmony render' turns it into tokens, "
                         "and --from text reads it as a completion"
@@ -107,6 +105,16 @@ class _Parse(Command):
 
 
 PARSE = _Parse()
+
+
+def _is_conversation(text: str) -> bool:
+    """Return whether a text is JSON, with messages or a list of them."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    messages = value.get("messages") if isinstance(value, dict) else value
+    return bool(messages) and isinstance(messages, list) and isinstance(messages[0], dict)
 
 
 def _write(parser: StreamableParser, output: Output, *, lenient: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -283,6 +284,33 @@ _JSON_PROBLEMS = {
 }
 """What is wrong with a text that is no JSON, by the words of `json.JSONDecodeError`."""
 
+_NO_JSON = {
+    **dict.fromkeys("'‘’“”„«", 'write " around names and texts'),
+    **dict.fromkeys("/#", "JSON has no comments"),
+    **dict.fromkeys("TFN", "write true, false and null in small letters"),
+}
+"""What to do about a sign that other languages and word processors write, and JSON never does."""
+
+
+class RepeatedFields:
+    """Makes objects as `json.loads` does, and notes the names that one of them has twice.
+
+    >>> repeated = RepeatedFields()
+    >>> json.loads('{"a": 1, "a": 2}', object_pairs_hook=repeated), repeated.names
+    ({'a': 2}, ['a'])
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Make an object of its fields."""
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            counts = Counter(name for name, _ in pairs)
+            self.names += [name for name, count in counts.items() if count > 1]
+        return fields
+
 
 def json_problem(error: ValueError | RecursionError) -> str:
     """Say why `json.loads` cannot read a text, and where.
@@ -298,6 +326,8 @@ def json_problem(error: ValueError | RecursionError) -> str:
     words, sign = _JSON_PROBLEMS.get(error.msg, error.msg), error.doc[error.pos : error.pos + 1]
     if sign in ("]", "}") and error.doc[: error.pos].rstrip().endswith(","):
         words = f"remove the comma before {sign}"  # newer Pythons say so themselves
+    elif error.msg.startswith("Expecting"):
+        words = _NO_JSON.get(sign, words)
     return f"not valid JSON{place}: {words}"
 
 

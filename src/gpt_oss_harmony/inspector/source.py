@@ -19,7 +19,7 @@ from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
 from ..apis.chat.fold import chat_message_of
 from ..apis.chat.input import is_chat, read_chat
 from ..apis.items import NewId
-from ..apis.notices import unread_of_chat
+from ..apis.notices import unread_of_chat, with_meant
 from ..apis.request_body import read_body, unknown_fields
 from ..apis.requested_tools import RequestedTools, read_tool_choice
 from ..apis.responses.output_items import items_of_messages
@@ -91,7 +91,8 @@ def read_source(body: SourceBody) -> InspectedSource:
     built_in = {name: tool.namespace for name, tool in BUILT_IN_TOOLS.items()}
     read = read_response(request, date=body.date, built_in=built_in)
     assert isinstance(source, Mapping)  # nothing else is read as a request
-    unread = [*unknown_fields(ResponsesRequest, source), *unread_fields(dict(request))]
+    unknown = unknown_fields(ResponsesRequest, source)
+    unread = [*with_meant(unknown, ResponsesRequest.model_fields), *unread_fields(dict(request))]
     return _request(form, read, dict(request), unread)
 
 

@@ -2,7 +2,7 @@
 
 import { button, element, fill, labelled, select } from "./element.js";
 import { JsonError, readJson, writeJson } from "./json.js";
-import { placeOf, withPlace } from "./json-places.js";
+import { placeOf, repeatedField, withPlace } from "./json-places.js";
 import { readSource, UnreadableError } from "./state.js";
 import { phrase } from "./words.js";
 
@@ -83,6 +83,13 @@ export class EditorJson {
     const path = text.trimStart().startsWith("[") ? param.replace(/^messages(?=\[)/, "") : param;
     const place = placeOf(text, path);
     this.#say(withPlace(text, place, `${param}: ${message}`), place);
+  }
+
+  /** @returns {string[]} what the text says in vain, though it is JSON */
+  notices() {
+    const text = this.#text.value;
+    const field = text.length > LONG ? null : repeatedField(text);
+    return field === null ? [] : [phrase("{field} stands twice; the last one counts", { field })];
   }
 
   /** Another conversation, pasted over all of this one, may have another form. */

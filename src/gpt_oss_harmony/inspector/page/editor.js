@@ -62,8 +62,9 @@ export class Editor {
     const before = this.#formNow();
     const first = this.#rendering === null;
     this.#rendering = rendering;
-    this.#notices.textContent = rendering.notices.map(sentence).join(" ");
-    this.#notices.hidden = rendering.notices.length === 0;
+    const notices = [...(this.#mode === "json" ? this.#json.notices() : []), ...rendering.notices];
+    this.#notices.textContent = notices.map(sentence).join(" ");
+    this.#notices.hidden = notices.length === 0;
     this.#form.showProblem(null, "");
     this.#json.showProblem(null, "");
     const redraw = first && (before !== this.#formNow() || this.#formNow() !== "harmony");

@@ -29,6 +29,17 @@ const EXPECTED = {
 };
 
 /**
+ * What to do about a sign that other languages and word processors write, and JSON never does.
+ *
+ * @type {readonly (readonly [string, string])[]}
+ */
+const NO_JSON = [
+  ["'‘’“”„«", phrase('write " around names and texts')],
+  ["/#", phrase("JSON has no comments")],
+  ["TFN", phrase("write true, false and null in small letters")],
+];
+
+/**
  * Say where a text stops being JSON, in the same words in each browser; null if it is JSON.
  *
  * @param {string} text
@@ -90,8 +101,8 @@ export function jsonProblem(text, visit = () => undefined) {
     } else if (isValue && skip(SCALAR) !== "") {
       expected = open.length === 0 ? "end" : "more";
     } else {
-      const isComment = sign === "/" || sign === "#";
-      return { place: at, words: isComment ? phrase("JSON has no comments") : EXPECTED[expected] };
+      const words = expected === "end" ? undefined : NO_JSON.find(([signs]) => signs.includes(sign))?.[1];
+      return { place: at, words: words ?? EXPECTED[expected] };
     }
   }
 }
@@ -121,6 +132,22 @@ export function placeOf(text, path) {
     if (holds && one.length >= found.path.length) found = { place, path: one };
   });
   return found.place;
+}
+
+/**
+ * Find the first field that an object has twice; null if there is none.
+ *
+ * @param {string} text
+ */
+export function repeatedField(text) {
+  const seen = new Set();
+  /** @type {string | null} */
+  let repeated = null;
+  jsonProblem(text, (path) => {
+    if (seen.has(path)) repeated ??= path;
+    seen.add(path);
+  });
+  return repeated;
 }
 
 /**

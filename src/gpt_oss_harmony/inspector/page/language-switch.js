@@ -20,8 +20,7 @@ export function languageSwitch(state) {
   const made = element("select", { class: "language", "aria-label": phrase("Language"), value: language }, ...options);
   made.addEventListener("change", () => {
     try {
-      // The address may be too short for the document.
-      sessionStorage.setItem(CARRIED, JSON.stringify(state.toJSON()));
+      carryDocument(state);
       localStorage.setItem(LANGUAGE_KEY, made.value);
     } catch {
       sessionStorage.removeItem(CARRIED);
@@ -35,12 +34,24 @@ export function languageSwitch(state) {
 }
 
 /**
- * Take the document that was on the page when its language changed; null if there is none.
+ * Keep the document while the page starts anew, because it may not be in the address: it may be too
+ * long, or changed a moment ago.
+ *
+ * @param {State} state
+ */
+export function carryDocument(state) {
+  sessionStorage.setItem(CARRIED, JSON.stringify([location.href, state.toJSON()]));
+}
+
+/**
+ * Take the document that was on the page when it started anew at the same address; null if there is
+ * none.
  *
  * @returns {unknown}
  */
 export function carriedDocument() {
   const text = sessionStorage.getItem(CARRIED);
   sessionStorage.removeItem(CARRIED);
-  return text === null ? null : readJson(text);
+  const [address, document] = /** @type {[string, unknown]} */ (readJson(text ?? "[null, null]"));
+  return address === location.href ? document : null;
 }

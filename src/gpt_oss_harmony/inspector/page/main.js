@@ -8,7 +8,7 @@ import { button, element, fill, labelled } from "./element.js";
 import { EXAMPLES } from "./examples.js";
 import { LONGEST, pack, readFragment, unpack, urlWith } from "./fragment.js";
 import { GrammarTab } from "./grammar.js";
-import { carriedDocument, languageSwitch } from "./language-switch.js";
+import { carriedDocument, carryDocument, languageSwitch } from "./language-switch.js";
 import { LiveTab } from "./live.js";
 import { menu } from "./menu.js";
 import { openFile, readText } from "./open-file.js";
@@ -237,6 +237,17 @@ acceptDrops();
 acceptPastes();
 state.subscribe(() => writeFragment());
 window.addEventListener("popstate", () => readLocation());
+window.addEventListener("pagehide", () => {
+  if (timer === 0) return;
+  try {
+    carryDocument(state);
+  } catch {
+    // What is too long for the browser's storage is too long for the address, which was announced.
+  }
+});
+window.addEventListener("pageshow", (event) => {
+  if (event.persisted) carriedDocument(); // the page itself came back with its document
+});
 document.documentElement.lang = language;
 document.body.dataset.drop = phrase("Drop a conversation, a request, a test vector or tokens");
 await usePython();
