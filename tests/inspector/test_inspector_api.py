@@ -133,7 +133,7 @@ NOTICES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "an unknown channel": (
         {"messages": [{"role": "assistant", "channel": "finl", "content": "a"}]},
-        ["the models know no channel 'finl'; did you mean final?"],
+        ["messages[0].channel: the models know no channel 'finl'; did you mean final?"],
     ),
     "an unknown type": (
         {

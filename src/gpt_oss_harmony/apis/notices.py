@@ -19,10 +19,11 @@ _SHOWN = 5
 def notices(conversation: Conversation, unread: Sequence[str]) -> list[str]:
     """Name the `unread` fields, the first unknown channel, and the first unknown type of a tool."""
     found = [f"nothing reads {', '.join(unread[:_SHOWN])}"] if unread else []
-    channels = (message.channel for message in conversation.messages if message.channel)
-    for channel in itertools.islice((one for one in channels if one not in CHANNELS), 1):
+    channels = ((i, one.channel) for i, one in enumerate(conversation.messages) if one.channel)
+    for index, channel in itertools.islice((c for c in channels if c[1] not in CHANNELS), 1):
         remedy = did_you_mean(channel, CHANNELS, f"there are {', '.join(CHANNELS)}")
-        found.append(f"the models know no channel {channel!r:.60}; {remedy}")
+        problem = f"the models know no channel {channel!r:.60}; {remedy}"
+        found.append(f"messages[{index}].channel: {problem}")
     tools = declared_tools(conversation.messages).values()
     return found + schema_notices(tool.parameters for tool in tools if tool is not None)
 

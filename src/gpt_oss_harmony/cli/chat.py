@@ -220,7 +220,7 @@ def _opening(arguments: argparse.Namespace) -> Opening:
     effort = None if arguments.effort is None else effort_named(arguments.effort)
     functions: list[dict[str, Any]] = []
     if arguments.tools:
-        raw, _ = read_json(arguments.tools)
+        raw, _ = read_json(arguments.tools, of_option=True)
         with named_in_errors(arguments.tools):
             for index, tool in enumerate(raw if isinstance(raw, list) else [raw]):
                 tool_from_chat(tool, field=f"[{index}]")

@@ -101,7 +101,7 @@ class _Check(Command):
             grammar = _requested_grammar(arguments)
             text = arguments.completion
             if text is None:
-                text = read_text(arguments.completion_file)
+                text = read_text(arguments.completion_file, of_option=True)
             tokens = written_tokens(text)
             from ..grammar import find_mismatch
 

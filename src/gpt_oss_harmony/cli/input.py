@@ -62,8 +62,12 @@ def named_in_errors(file: str) -> Iterator[None]:
         raise named from error
 
 
-def read_text(file: str) -> str:
-    """Read a file, or standard input for ``-``, without the line break at the end."""
+def read_text(file: str, *, of_option: bool = False) -> str:
+    """Read a file, or standard input for ``-``, without the line break at the end.
+
+    Whoever writes text in the place of FILE is told how to give it; nobody means that in a file
+    `of_option`.
+    """
     with named_in_errors(file):
         try:
             if file != STANDARD_INPUT:
@@ -76,18 +80,18 @@ def read_text(file: str) -> str:
                 data = sys.stdin.buffer.read()
             text = data.decode("utf-8-sig")
         except OSError as error:
-            raise UnreadableError(
-                f"cannot be read ({error.strerror or error}); check the path; "
-                "text itself goes to standard input (echo TEXT | harmony ...)"
-            ) from error
+            problem = f"cannot be read ({error.strerror or error}); check the path"
+            if not of_option:
+                problem += "; text itself goes to standard input (echo TEXT | harmony ...)"
+            raise UnreadableError(problem) from error
         except UnicodeDecodeError as error:
             raise UnreadableError(f"not UTF-8 (at byte {error.start}); save it as UTF-8") from error
     return text.removesuffix("\r\n" if text.endswith("\r\n") else "\n")
 
 
-def read_json(file: str) -> tuple[Any, str]:
+def read_json(file: str, *, of_option: bool = False) -> tuple[Any, str]:
     """Read JSON; return the value and its text."""
-    text = read_text(file)
+    text = read_text(file, of_option=of_option)
     with named_in_errors(file):
         if not text.strip():
             raise InputError("there is no input; expected JSON")

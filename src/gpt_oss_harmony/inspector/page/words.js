@@ -84,7 +84,7 @@ export function listed(members) {
  * @param {string} words
  */
 export function sentence(words) {
-  return `${words.slice(0, 1).toUpperCase()}${words.slice(1)}.`;
+  return `${words.slice(0, 1).toUpperCase()}${words.slice(1)}${words.endsWith("?") ? "" : "."}`;
 }
 
 /**
