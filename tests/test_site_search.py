@@ -111,6 +111,10 @@ FOUND = {
     "openai sdk": "guides/serve",
     "tool_choice": "reference/mapping",
     "temperature": "reference/mapping",
+    "--reasoning-rule": "reference/command",
+    "harmony serve --database": "reference/command",
+    "missing-start": "reference/recoveries",
+    "n_ctx": "guides/engines",
 }
 """What people type, and the page that must be among the first three."""
 

@@ -56,6 +56,13 @@ _LOADED = re.compile(
 _BASE = re.compile(r'(?<="base": ")[./]+(?=")')
 _INDEX = Path("search", "search_index.json")
 
+# Where the theme's search begins to read a query. A minus before a word excludes it there, so that
+# whoever types the name of an option would find every page but the right one.
+_QUERY = "return t.trim().split("
+_OPTIONS_ARE_WORDS = r'return t.replace(/(^|\s)-+(?=\S)/g,"$1").trim().split('
+
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+
 # A name of code that has several words, and the words.
 _NAME = re.compile(r"\b[A-Za-z]\w*(?:(?<=[a-z])[A-Z]|(?<=\w)_(?=\w))\w*")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -143,7 +150,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     language = i18n.current_language if i18n else "en"
     markdown = linked_examples(markdown, page.file.src_uri, "../" * page.url.count("/"), language)
     english = re.sub(r"\.\w\w\.md$", ".md", page.file.src_uri)
-    if words := config["extra"].get("search_words", {}).get(english):
+    words = config["extra"].get("search_words", {}).get(english, [])
+    if english == "reference/command.md":
+        words = [*words, *dict.fromkeys(_OPTION.findall(markdown))]
+    if words:
         page.meta["tags"] = words
     if "announcement" in config["extra"]:
         markdown = _INSTALLED.sub(lambda found: found[1] + found[2] + _FOLDERS[found[3]], markdown)
@@ -201,6 +211,11 @@ def on_post_build(config: Any) -> None:
         path.parent.mkdir(exist_ok=True)
         text = json.dumps(index_of_language, ensure_ascii=False, separators=(",", ":"))
         path.write_text(text, encoding="utf-8")
+    for worker in site.glob("assets/javascripts/workers/search.*.min.js"):
+        code = worker.read_text(encoding="utf-8")
+        if code.count(_QUERY) != 1:
+            _log.warning("%s reads queries in another way; see _QUERY", worker.name)
+        worker.write_text(code.replace(_QUERY, _OPTIONS_ARE_WORDS), encoding="utf-8")
 
 
 def _seen_from(language: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
