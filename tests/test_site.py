@@ -42,7 +42,9 @@ def building(language: str, site: Path | None = None) -> Any:
         build_languages=LANGUAGES,
         building=False,
     )
-    return SimpleNamespace(plugins={"i18n": i18n}, site_dir=str(site))
+    return SimpleNamespace(
+        plugins={"i18n": i18n}, site_dir=str(site), site_url="https://example.org/docs/"
+    )
 
 
 def test_links_out_of_docs_lead_to_the_repository(hooks: dict[str, Any]) -> None:
@@ -107,6 +109,20 @@ def test_a_page_searches_the_folder_of_its_language(
     written = f'{{"base": "{"/".join([".."] * url.count("/"))}", "features": []}}'
     shown = hooks["on_post_page"](written, page("x.md", url), building(language))
     assert json.loads(shown) == {"base": base, "features": []}
+
+
+@pytest.mark.parametrize(
+    ("url", "link"), [("", "./ja/"), ("start/switch/", "../../ja/"), ("ja/", "../ja/")]
+)
+def test_a_copy_of_the_site_links_its_own_languages(
+    hooks: dict[str, Any], url: str, link: str
+) -> None:
+    shown = hooks["on_post_page"](
+        '"base": ".", <a href="/docs/ja/" hreflang="ja"> <a href="/docs/ja/">',
+        page("x.md", url),
+        building("en"),
+    )
+    assert shown == f'"base": ".", <a href="{link}" hreflang="ja"> <a href="/docs/ja/">'
 
 
 def entry(location: str, title: str = "", text: str = "") -> dict[str, str]:

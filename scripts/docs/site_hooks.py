@@ -32,6 +32,7 @@ import posixpath
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import InclusionLevel
@@ -181,6 +182,10 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
     for match in _LOADED.finditer(output):
         _log.warning("%s loads %s", page.file.src_uri, match[1] or match[2])
     i18n = config.plugins["i18n"]
+    # Links to other languages begin with the path of the published site; others may serve a copy.
+    root = "../" * page.url.count("/") or "./"
+    published = urlsplit(config.site_url).path
+    output = re.sub(rf'href="{published}(?=[^"]*" hreflang=)', f'href="{root}', output)
     if i18n.current_language == i18n.default_language:
         return output
     in_language = page.url.removeprefix(f"{i18n.current_language}/")

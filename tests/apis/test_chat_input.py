@@ -184,6 +184,10 @@ ERRORS: list[tuple[Any, str]] = [
         "reasoning_effort: expected one of none, minimal, low, medium, high, xhigh, max, "
         "found 'extreme'",
     ),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "txt", "text": "hi"}]}]},
+        "messages[0].content[0].type: 'txt' is not a type of content; did you mean text?",
+    ),
     ({"messages": [], "tools": 3}, "tools: expected a list, found 3"),
     ({"messages": [], "tools": [{}]}, "tools[0].type: the field is missing; expected text"),
     (

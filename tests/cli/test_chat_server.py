@@ -118,6 +118,15 @@ def test_an_answer_is_sampled_again_and_the_conversation_saved(
     assert main(["render", str(saved)]) == 0
 
 
+def test_a_saved_file_is_named_as_a_shell_reads_it(
+    api: ScriptedApi, talk: Talk, tmp_path: Path
+) -> None:
+    api.says(HELLO)
+    name = tmp_path / "my chat.json"
+    said = talk(f"a\n/save {name}\n", person=True).out
+    assert f"saved; harmony render '{name}' shows it as the model reads it" in said
+
+
 def test_what_cannot_be_sampled_again_or_saved(talk: Talk, tmp_path: Path) -> None:
     (tmp_path / "old").write_text("x")
     result = talk(f"/again\n/save\n/save {tmp_path / 'old'}\n")
@@ -487,6 +496,11 @@ def test_a_command_in_the_place_of_a_result_is_run(api: ScriptedApi, talk: Talk)
         (
             "/effrt low",
             "there is no command /effrt; did you mean /effort?; "
+            'write it in quotes ("...") to send it',
+        ),
+        (
+            "/",
+            "there is no command /; /help shows all commands; "
             'write it in quotes ("...") to send it',
         ),
         ("", 'an empty line is not sent; "" is an empty result'),

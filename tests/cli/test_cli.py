@@ -153,6 +153,10 @@ ERRORS = [
      "not valid JSON (line 1, column 2): write \" around names and texts"),
     ("render", '{"a": True}', 1,
      "not valid JSON (line 1, column 7): write true, false and null in small letters"),
+    ("render", '{"a": "b\tc"}', 1,
+     "not valid JSON (line 1, column 9): write this character in a text as \\t"),
+    ("render", '{"a": "b\nc"}', 1,
+     "not valid JSON (line 1, column 9): write a line break in a text as \\n"),
     ("render", '{"a": 1, // why', 1, "not valid JSON (line 1, column 10): JSON has no comments"),
     ("render", "\udcff", 2, "not UTF-8 (at byte 0); save it as UTF-8"),
     ("render", "3", 1, "messages: expected a list, found 3"),
@@ -447,6 +451,28 @@ def test_a_field_that_stands_twice_is_named() -> None:
     assert result.out.endswith("<|message|>b<|end|><|start|>assistant\n")
     problem = "harmony: warning: an object has the field 'role' twice; the last one counts\n"
     assert result.err == problem
+
+
+def test_fields_of_harmony_that_nothing_reads_are_named() -> None:
+    system = {"type": "system_content", "reasoning_efort": "High", "start_date": None}
+    tool = {"name": "a", "description": "b", "parameters": {"type": "object", "x": 1}, "strct": 1}
+    developer = {
+        "type": "developer_content",
+        "tools": {"functions": {"name": "functions", "tools": [tool]}},
+    }
+    messages = [
+        {"role": "system", "content": system},
+        {"role": "developer", "content": [developer]},
+        *[{"role": "user", "content": "hi", "chanel": "final", "recipient": None}] * 2,
+        {"role": "assistant", "channel": "final", "content": [{"type": "text", "text": "a"}]},
+    ]
+    named = (
+        "harmony: warning: nothing reads messages[].content[].reasoning_efort (did you mean "
+        "reasoning_effort?), messages[].content[].tools.functions.tools[].strct, "
+        "messages[].chanel (did you mean channel?)\n"
+    )
+    assert run("render", json.dumps({"messages": messages})).err == named
+    assert run("render", json.dumps(messages)).err == named
 
 
 def test_fields_that_nothing_reads_are_named_once() -> None:

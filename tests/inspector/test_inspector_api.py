@@ -131,6 +131,10 @@ NOTICES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"efort": 1, "input": [{"role": "user", "content": "a", "nam": "b"}]},
         ["nothing reads efort, input[].nam"],
     ),
+    "unread fields of harmony": (
+        {"messages": [{"role": "user", "content": "a", "chanel": "final", "content_type": "x"}]},
+        ["nothing reads messages[].chanel (did you mean channel?)"],
+    ),
     "an unknown channel": (
         {"messages": [{"role": "assistant", "channel": "finl", "content": "a"}]},
         ["messages[0].channel: the models know no channel 'finl'; did you mean final?"],

@@ -281,6 +281,7 @@ def test_signs_that_json_never_has_are_named(page: Page) -> None:
         "{“a”: 1}": 'column 2: write " around names and texts',
         "{'a': 1}": 'column 2: write " around names and texts',
         '{"a": True}': "column 7: write true, false and null in small letters",
+        '{"a": "b\tc"}': "column 9: write this character in a text as \\t",
         '{"a": 1, // why': "column 10: JSON has no comments",
     }.items():
         as_json(page).fill(written)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from ..conversation.content import DeveloperContent, ReasoningEffort, SystemContent, TextContent
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Author, Conversation, Message, Role
+from ..errors import did_you_mean
 from ..sampled_messages import SampledMessage
 from .requested_tools import CUSTOM_TOOL_FIELD, RequestedTools
 
@@ -143,6 +144,9 @@ def part_text(part: JsonField) -> str:
         return part["text"].text()
     if kind in ("file", "input_file") and (text := _file_text(part)) is not None:
         return text
+    if kind not in _ATTACHMENTS and not part.peek("text").is_null:  # which a note would lose
+        remedy = did_you_mean(kind, sorted(_TEXT_TYPES), "write text")
+        raise part["type"].error(f"{kind!r:.60} is not a type of content; {remedy}")
     # Tools answer with screenshots beside their texts. The note states that they are not shown.
     return f"[{_ATTACHMENTS.get(kind, 'attachment')}: not shown, this model reads text only]"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..conversation.content import CHANNELS
-from ..conversation.json_field import unread_in
-from ..conversation.messages import Conversation, declared_tools
+from ..conversation.json_field import NOTHING, unread_in
+from ..conversation.messages import Conversation, Message, declared_tools
 from ..errors import did_you_mean
 from ..typescript.json_text import JsonValue
 from ..typescript.references import type_problem, unknown_types
@@ -55,6 +55,28 @@ def unread_of_chat(request: Any) -> list[str]:
         names = [name for name in names if name in unknown or "." in name]
         names = with_meant(names, ChatRequest.model_fields)
     return names
+
+
+def unread_of_harmony(messages: Sequence[Any], conversation: Conversation) -> list[str]:
+    """Name the fields of messages in canonical JSON that the conversation made of them lacks."""
+    kept = conversation.to_dict()["messages"]
+    return list(dict.fromkeys(_lacking(messages, kept, "messages")))
+
+
+def _lacking(written: Any, kept: Any, path: str) -> Iterator[str]:
+    """Yield the names of the fields that are written, but not kept; without indices."""
+    if isinstance(written, Mapping) and isinstance(kept, Mapping):
+        known = {*kept, *Message.model_fields}  # fields without a value are not kept
+        for name, value in written.items():
+            if name in kept:
+                yield from _lacking(value, kept[name], f"{path}.{name}")
+            elif value not in NOTHING:
+                yield f"{path}.{with_meant([name], known)[0]}"
+    elif isinstance(kept, list):  # one content may stand without a list
+        for inner, of_inner in zip(
+            written if type(written) is list else [written], kept, strict=False
+        ):
+            yield from _lacking(inner, of_inner, f"{path}[]")
 
 
 def with_meant(unknown: Iterable[str], fields: Collection[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -161,7 +162,8 @@ class ChatConversation:
         except OSError as error:
             self._complain(f"{name}: {error.strerror}; name a new file")
             return
-        self._note(f"saved; 'harmony render {name}' shows it as the model reads it")
+        command = f"harmony render {shlex.quote(name)}"
+        self._note(f"saved; {command} shows it as the model reads it")
 
     def _note(self, text: str) -> None:
         """Confirm a command to a person; a pipe has answers alone."""

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from ..apis.chat.input import conversation_from_chat, is_chat
 from ..apis.current_date import iso_date
-from ..apis.notices import notices, unread_of_chat
+from ..apis.notices import notices, unread_of_chat, unread_of_harmony
 from ..conversation.json_field import RepeatedFields, json_problem, noting
 from ..conversation.messages import Conversation
 from ..errors import HarmonyError
@@ -149,7 +149,9 @@ def read_request(arguments: argparse.Namespace) -> tuple[Conversation, Mapping[s
                 "write the date into its system content as conversation_start_date"
             )
         text = f'{{"messages": {text}}}' if isinstance(raw, list) else text
-        return _with_warnings(Conversation.from_json(text), []), fields
+        conversation = Conversation.from_json(text)
+        messages = raw if isinstance(raw, list) else fields["messages"]
+        return _with_warnings(conversation, unread_of_harmony(messages, conversation)), fields
 
 
 def _with_warnings(conversation: Conversation, unread: list[str]) -> Conversation:

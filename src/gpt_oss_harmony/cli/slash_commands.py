@@ -65,8 +65,9 @@ def read_command(text: str) -> tuple[str, str] | None:
         return None
     name = _OTHER_NAMES.get(word, word)
     if name not in SLASH_COMMANDS:
-        begun = next((one for one in SLASH_COMMANDS if one.startswith(word)), word)
-        remedy = did_you_mean(begun, SLASH_COMMANDS, "/help shows all commands")
+        begun = [one for one in SLASH_COMMANDS if one.startswith(word)]
+        meant = begun[0] if len(begun) == 1 else word
+        remedy = did_you_mean(meant, SLASH_COMMANDS, "/help shows all commands")
         raise InputError(f"there is no command {word}; {remedy}")
     if argument and name not in _TAKE_ARGUMENT:
         raise InputError(f"{word} takes no argument; write {word} alone")

@@ -280,7 +280,7 @@ _JSON_PROBLEMS = {
     "Expecting value": "expected a value",
     "Extra data": "there is text after the end of the JSON; write one value",
     "Unterminated string starting at": "the text that begins here has no closing quote",
-    "Invalid control character at": "write a line break in a text as \\n",
+    "Invalid control character at": "write {} in a text as {}",
 }
 """What is wrong with a text that is no JSON, by the words of `json.JSONDecodeError`."""
 
@@ -326,6 +326,9 @@ def json_problem(error: ValueError | RecursionError) -> str:
     words, sign = _JSON_PROBLEMS.get(error.msg, error.msg), error.doc[error.pos : error.pos + 1]
     if sign in ("]", "}") and error.doc[: error.pos].rstrip().endswith(","):
         words = f"remove the comma before {sign}"  # newer Pythons say so themselves
+    elif error.msg == "Invalid control character at":
+        name = "a line break" if sign in "\r\n" else "this character"
+        words = words.format(name, json.dumps(sign)[1:-1])
     elif error.msg.startswith("Expecting"):
         words = _NO_JSON.get(sign, words)
     return f"not valid JSON{place}: {words}"

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
 from ..apis.chat.fold import chat_message_of
 from ..apis.chat.input import is_chat, read_chat
 from ..apis.items import NewId
-from ..apis.notices import unread_of_chat, with_meant
+from ..apis.notices import unread_of_chat, unread_of_harmony, with_meant
 from ..apis.request_body import read_body, unknown_fields
 from ..apis.requested_tools import RequestedTools, read_tool_choice
 from ..apis.responses.output_items import items_of_messages
@@ -128,6 +128,8 @@ def _harmony(source: Mapping[str, Any] | list[Any], date: str | None) -> Inspect
         )
     fields = {"messages": source} if isinstance(source, list) else source
     conversation = Conversation.from_json(json.dumps(fields))
+    plain = [{**message, _SAMPLED_TOKENS: None} for message in fields["messages"]]
+    unread = unread_of_harmony(plain, conversation)
     for index, raw in enumerate(fields["messages"]):
         tokens = raw.get(_SAMPLED_TOKENS)
         if tokens is not None:
@@ -136,7 +138,9 @@ def _harmony(source: Mapping[str, Any] | list[Any], date: str | None) -> Inspect
     response_format = fields.get("response_format")
     if response_format is not None and not isinstance(response_format, Mapping):
         raise ConversationError("expected an object", field="response_format")
-    return InspectedSource("harmony", conversation, fields.get("tool_choice"), response_format)
+    return InspectedSource(
+        "harmony", conversation, fields.get("tool_choice"), response_format, unread=unread
+    )
 
 
 def _sampled(message: Message, tokens: object, field: str) -> Message:

@@ -116,7 +116,11 @@ export function jsonProblem(text, visit = () => undefined) {
 function textProblem(text, begin, end) {
   if (end === text.length) return { place: begin, words: phrase("the text that begins here has no closing quote") };
   if (text[end] === "\\") return { place: end, words: phrase("there is no such escape") };
-  return { place: end, words: phrase("write a line break in a text as {escape}", { escape: "\\n" }) };
+  const escape = { escape: JSON.stringify(text[end]).slice(1, -1) };
+  if (text[end] === "\n" || text[end] === "\r") {
+    return { place: end, words: phrase("write a line break in a text as {escape}", escape) };
+  }
+  return { place: end, words: phrase("write this character in a text as {escape}", escape) };
 }
 
 /**
