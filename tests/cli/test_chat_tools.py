@@ -153,17 +153,17 @@ def test_python_runs_and_its_files_are_kept(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = "-".join(map(str, range(300)))[:700]
     engine.completions = [
-        calling("python", "plot"), calling("functions.python", "b" * 700), DONE,
+        calling("python", "plot"), calling("functions.python", code), DONE,
         calling("python", "c"), DONE,
     ]  # fmt: skip
     out, _ = talk(monkeypatch, capsys, "Plot\n/new\nAgain\n", "--python")
     (plot,) = tmp_path.rglob("plot.png")
     assert plot.read_bytes() == b"PNG"
-    shown = "b" * 597
     assert out == (
         f"[call of python]\nplot\n1: plot\n[file {plot}]\n"
-        f"[call of python]\n{'b' * 700}\n2: {shown}\n[103 characters more]\nDone.\n"
+        f"[call of python]\n{code}\n2: {code[:597]}\n[103 characters more]\nDone.\n"
         "[call of python]\nc\n1: c\nDone.\n"
     )
     (tool,) = notebook.made

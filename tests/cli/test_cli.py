@@ -467,9 +467,9 @@ def test_fields_of_harmony_that_nothing_reads_are_named() -> None:
         {"role": "assistant", "channel": "final", "content": [{"type": "text", "text": "a"}]},
     ]
     named = (
-        "harmony: warning: nothing reads messages[].content[].reasoning_efort (did you mean "
-        "reasoning_effort?), messages[].content[].tools.functions.tools[].strct, "
-        "messages[].chanel (did you mean channel?)\n"
+        "harmony: warning: nothing reads messages[0].content[0].reasoning_efort (did you mean "
+        "reasoning_effort?), messages[1].content[0].tools.functions.tools[0].strct, "
+        "messages[2].chanel (did you mean channel?, 2 times)\n"
     )
     assert run("render", json.dumps({"messages": messages})).err == named
     assert run("render", json.dumps(messages)).err == named
@@ -483,11 +483,13 @@ def test_fields_that_nothing_reads_are_named_once() -> None:
         "reasoning_effort": "low",
     }
     result = run("render", json.dumps(chat))
-    assert result.err == "harmony: warning: nothing reads messages[].nam, efort\n"
+    assert result.err == "harmony: warning: nothing reads messages[0].nam (2 times), efort\n"
     misspelt = run("render", json.dumps({"messages": chat["messages"], "tool_choise": "none"}))
-    assert misspelt.err.endswith("messages[].nam, tool_choise (did you mean tool_choice?)\n")
+    assert misspelt.err.endswith(
+        "messages[0].nam (2 times), tool_choise (did you mean tool_choice?)\n"
+    )
     alone = run("render", json.dumps(chat["messages"]))
-    assert alone.err == "harmony: warning: nothing reads messages[].nam\n"
+    assert alone.err == "harmony: warning: nothing reads messages[0].nam (2 times)\n"
     del chat["efort"], chat["messages"]
     assert (
         run("render", json.dumps({"messages": [{"role": "user", "content": "hi"}], **chat})).err

@@ -21,6 +21,7 @@ THINK = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
 ANSWER = f"{THINK}<|channel|>final<|message|>4<|return|>"
 CALL = '<|channel|>commentary to=functions.now <|constrain|>json<|message|>{"zone":"UTC"}<|call|>'
 NOON = "<|channel|>final<|message|>Noon.<|return|>"
+COUNTED = " ".join(map(str, range(2000)))
 TOOLS = [{"type": "function", "function": {"name": "now"}}]
 
 
@@ -136,7 +137,7 @@ def test_chat_has_commands(
     options = ("--instructions", "Be brief.", "--effort", "low")
     output = talk(monkeypatch, capsys, lines, *options, code=1)
     assert "Reasoning: high" in engine.prompts[0]
-    assert "# Instructions\n\nBe brief.<|end|>" in engine.prompts[0]
+    assert "# Instructions\n\nBe brief.\n\n# Tools" in engine.prompts[0]
     assert "hi<|end|>" not in engine.prompts[1]
     assert "Reasoning: high" in engine.prompts[1]
     assert "the effort is one of low, medium, high, not 'much'" in output.err
@@ -166,11 +167,44 @@ def test_chat_constrains_calls_unless_it_is_told_not_to(
     capsys: pytest.CaptureFixture[str],
     tools: str,
 ) -> None:
-    for options in ([], ["--tools", tools], ["--tools", tools, "--no-grammar"]):
+    for options in (["other"], ["--tools", tools], ["--tools", tools, "--no-grammar"]):
         engine.completions = [NOON]
         talk(monkeypatch, capsys, "hi\n", *options)
     grammars = [sampling.grammar for sampling in engine.samplings]
     assert [grammar and "functions.now" in grammar for grammar in grammars] == [None, True, None]
+
+
+def test_the_demo_model_has_a_function_and_miscalculates_nothing(
+    engine: ScriptedEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tools: str,
+) -> None:
+    engine.completions = [NOON] * 4
+    for options in (
+        ["demo"],
+        ["demo", "--temperature", "1"],
+        ["other"],
+        ["demo", "--tools", tools],
+    ):
+        talk(monkeypatch, capsys, "hi\n", *options)
+    assert [sampling.temperature for sampling in engine.samplings] == [0, 1, 1, 0]
+    has_weather = ["type get_current_weather = (" in prompt for prompt in engine.prompts]
+    assert has_weather == [True, True, False, False]
+
+
+def test_chat_refuses_two_tools_of_one_name_that_differ(
+    engine: ScriptedEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    tools = tmp_path / "tools.json"
+    pair = [{"name": "now", "description": text} for text in "ab"]
+    tools.write_text(json.dumps({"messages": [], "tools": pair}))
+    output = talk(monkeypatch, capsys, "hi\n", "--tools", str(tools), code=1)
+    problem = "tools[1]: 'now' is declared twice, and not alike; remove one"
+    assert output.err == f"harmony: error: {tools}: {problem}\n"
 
 
 def test_chat_tells_once_what_of_a_tool_is_not_enforced(
@@ -186,6 +220,10 @@ def test_chat_tells_once_what_of_a_tool_is_not_enforced(
     assert output.out == "Noon.\nNoon.\n"
     assert output.err.count("harmony: warning: ") == 1
     assert "functions.now" in output.err
+    engine.completions = [NOON]
+    output = talk(monkeypatch, capsys, "hi\n", "--tools", str(tools), "--no-grammar")
+    problem = '"objekt" is not the name of a type; write "object"'
+    assert output.err == f"harmony: warning: {tools}: {problem}\n"
     assert '"objekt" is not the name of a type' in output.err
 
 
@@ -239,7 +277,8 @@ def test_ctrl_c_stops_an_answer(
     ("completion", "problem"),
     [
         (f"{THINK}<|channel|>analysis<|message|>Well.<|return|>", "the model gave no answer"),
-        ("<|channel|>analysis<|message|>" + "hm " * 990, "incomplete: the limit of tokens"),
+        (f"<|channel|>analysis<|message|>{COUNTED}", "incomplete: the limit of tokens"),
+        ("<|channel|>analysis<|message|>" + "hm " * 200, "stopped: the model repeats itself"),
     ],
 )
 def test_a_turn_without_an_answer_is_taken_back(

@@ -119,39 +119,60 @@ def test_forms_are_told_apart(source: dict[str, Any], form: str) -> None:
     assert check(call("render", source=source, form=form)) == result
 
 
-NOTICES: dict[str, tuple[dict[str, Any], list[str]]] = {
+NOTICES: dict[str, tuple[dict[str, Any], list[tuple[str, str | None]]]] = {
     "a chat": (CHAT, []),
     "a response": (RESPONSE, []),
     "harmony": (HARMONY, []),
     "unread fields": (
-        {"efort": 1, "temperature": 0, "messages": [{"role": "user", "content": "a", "nam": "b"}]},
-        ["nothing reads efort, messages[].nam"],
+        {
+            "efort": 1,
+            "temprature": 0,
+            "messages": [
+                {"role": "user", "content": "a"},
+                *[{"role": "user", "content": "a", "nam": "b"}] * 2,
+            ],
+        },
+        [
+            (
+                "nothing reads efort, temprature (did you mean temperature?), "
+                "messages[1].nam (2 times)",
+                "efort",
+            )
+        ],
     ),
     "unread fields of a response": (
         {"efort": 1, "input": [{"role": "user", "content": "a", "nam": "b"}]},
-        ["nothing reads efort, input[].nam"],
+        [("nothing reads efort, input[0].nam", "efort")],
     ),
     "unread fields of harmony": (
         {"messages": [{"role": "user", "content": "a", "chanel": "final", "content_type": "x"}]},
-        ["nothing reads messages[].chanel (did you mean channel?)"],
+        [("nothing reads messages[0].chanel (did you mean channel?)", "messages[0].chanel")],
     ),
     "an unknown channel": (
         {"messages": [{"role": "assistant", "channel": "finl", "content": "a"}]},
-        ["messages[0].channel: the models know no channel 'finl'; did you mean final?"],
+        [
+            (
+                "messages[0].channel: the models know no channel 'finl'; did you mean final?",
+                "messages[0].channel",
+            )
+        ],
     ),
     "an unknown type": (
         {
             "input": "a",
             "tools": [{"type": "function", "name": "f", "parameters": {"type": "objekt"}}],
         },
-        ['"objekt" is not the name of a type; write "object"'],
+        [('"objekt" is not the name of a type; write "object"', None)],
     ),
 }
 
 
 @pytest.mark.parametrize(("source", "notices"), NOTICES.values(), ids=NOTICES)
-def test_what_is_said_in_vain_is_named(source: dict[str, Any], notices: list[str]) -> None:
-    assert check(call("render", source=source))["notices"] == notices
+def test_what_is_said_in_vain_is_named(
+    source: dict[str, Any], notices: list[tuple[str, str | None]]
+) -> None:
+    found = check(call("render", source=source))["notices"]
+    assert found == [{"text": text, "param": param} for text, param in notices]
 
 
 def test_a_list_is_a_list_of_messages() -> None:

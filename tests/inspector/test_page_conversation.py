@@ -234,7 +234,7 @@ def test_a_draft_is_kept_and_no_tab_shows_an_older_conversation(page: Page) -> N
         panel = page.get_by_role("tabpanel", name=tab)
         expect(panel.get_by_role("alert")).to_contain_text(problem)
         if tab == "Grammar":
-            expect(panel).to_contain_text("No grammar: the error stands beside the completion.")
+            expect(panel).to_contain_text(f"No grammar: {problem}")
         panel.get_by_role("button", name="To the conversation").click()
         expect(page.get_by_role("tab", name="Conversation")).to_have_attribute(
             "aria-selected", "true"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..conversation.content import CHANNELS
 from ..conversation.json_field import NOTHING, unread_in
@@ -14,18 +15,32 @@ from ..typescript.json_text import JsonValue
 from ..typescript.references import type_problem, unknown_types
 
 _SHOWN = 5
+_INDEX = re.compile(r"\[\d+\]")
 
 
-def notices(conversation: Conversation, unread: Sequence[str]) -> list[str]:
+class Notice(NamedTuple):
+    """What is said in vain, and its field, if it has one."""
+
+    text: str
+    param: str | None = None
+
+
+def notices(conversation: Conversation, unread: Sequence[Unread]) -> list[Notice]:
     """Name the `unread` fields, the first unknown channel, and the first unknown type of a tool."""
-    found = [f"nothing reads {', '.join(unread[:_SHOWN])}"] if unread else []
+    found: list[Notice] = []
+    if unread:
+        named = ", ".join(map(str, unread[:_SHOWN]))
+        others = f" and {len(unread) - _SHOWN} others" if len(unread) > _SHOWN else ""
+        found.append(Notice(f"nothing reads {named}{others}", unread[0].path))
     channels = ((i, one.channel) for i, one in enumerate(conversation.messages) if one.channel)
     for index, channel in itertools.islice((c for c in channels if c[1] not in CHANNELS), 1):
         remedy = did_you_mean(channel, CHANNELS, f"there are {', '.join(CHANNELS)}")
+        path = f"messages[{index}].channel"
         problem = f"the models know no channel {channel!r:.60}; {remedy}"
-        found.append(f"messages[{index}].channel: {problem}")
+        found.append(Notice(f"{path}: {problem}", path))
     tools = declared_tools(conversation.messages).values()
-    return found + schema_notices(tool.parameters for tool in tools if tool is not None)
+    schemas = (tool.parameters for tool in tools if tool is not None)
+    return found + list(map(Notice, schema_notices(schemas)))
 
 
 def schema_notices(schemas: Iterable[JsonValue]) -> list[str]:
@@ -38,52 +53,69 @@ def schema_notices(schemas: Iterable[JsonValue]) -> list[str]:
     return ["; ".join(type_problem(name)) for name in itertools.islice(unknown, 1)]
 
 
-def unread_of_chat(request: Any) -> list[str]:
+class Unread(NamedTuple):
+    """A field that changes nothing: its first path, the name that may be meant, and how often."""
+
+    path: str
+    meant: str = ""
+    count: int = 1
+
+    def __str__(self) -> str:
+        said = [self.meant] * bool(self.meant) + [f"{self.count} times"] * (self.count > 1)
+        return f"{self.path} ({', '.join(said)})" if said else self.path
+
+
+def unread_of_chat(request: Any) -> list[Unread]:
     """Name the fields of a Chat Completions request, or its messages, that change nothing.
 
     Its objects have noted what was read; see `noting`. The API's own fields for sampling are not
     among them.
     """
-    unread = dict.fromkeys(unread_in(request, "messages" if isinstance(request, list) else ""))
-    names = [name.removeprefix(".") for name in unread]
-    if isinstance(request, Mapping) and any("." not in name for name in names):
+    found = unread_in(request, "messages" if isinstance(request, list) else "", indices=True)
+    paths = [path.removeprefix(".") for path in found]
+    known: Collection[str] = ()
+    if isinstance(request, Mapping) and any("." not in path for path in paths):
         # Imported where it is needed, because a command would start later.
         from .chat.request import ChatRequest
         from .request_body import unknown_fields
 
-        unknown = unknown_fields(ChatRequest, request)
-        names = [name for name in names if name in unknown or "." in name]
-        names = with_meant(names, ChatRequest.model_fields)
-    return names
+        unknown, known = unknown_fields(ChatRequest, request), ChatRequest.model_fields
+        paths = [path for path in paths if path in unknown or "." in path]
+    return first_of_each((path, known) for path in paths)
 
 
-def unread_of_harmony(messages: Sequence[Any], conversation: Conversation) -> list[str]:
+def unread_of_harmony(messages: Sequence[Any], conversation: Conversation) -> list[Unread]:
     """Name the fields of messages in canonical JSON that the conversation made of them lacks."""
-    kept = conversation.to_dict()["messages"]
-    return list(dict.fromkeys(_lacking(messages, kept, "messages")))
+    return first_of_each(_lacking(messages, conversation.to_dict()["messages"], "messages"))
 
 
-def _lacking(written: Any, kept: Any, path: str) -> Iterator[str]:
-    """Yield the names of the fields that are written, but not kept; without indices."""
+def _lacking(written: Any, kept: Any, path: str) -> Iterator[tuple[str, Collection[str]]]:
+    """Yield the paths of the fields that are written, but not kept, and the names beside them."""
     if isinstance(written, Mapping) and isinstance(kept, Mapping):
         known = {*kept, *Message.model_fields}  # fields without a value are not kept
         for name, value in written.items():
             if name in kept:
                 yield from _lacking(value, kept[name], f"{path}.{name}")
             elif value not in NOTHING:
-                yield f"{path}.{with_meant([name], known)[0]}"
+                yield f"{path}.{name}", known
     elif isinstance(kept, list):  # one content may stand without a list
-        for inner, of_inner in zip(
-            written if type(written) is list else [written], kept, strict=False
-        ):
-            yield from _lacking(inner, of_inner, f"{path}[]")
+        items = written if type(written) is list else [written]
+        for index, (inner, of_inner) in enumerate(zip(items, kept, strict=False)):
+            yield from _lacking(inner, of_inner, f"{path}[{index}]")
 
 
-def with_meant(unknown: Iterable[str], fields: Collection[str]) -> list[str]:
-    """Add to each unknown field the one that may be meant.
+def first_of_each(paths: Iterable[tuple[str, Collection[str]]]) -> list[Unread]:
+    """Keep the first of the paths that differ in their indices alone; with each, known names.
 
-    >>> with_meant(["tool_choise", "x"], ["tool_choice"])
-    ['tool_choise (did you mean tool_choice?)', 'x']
+    >>> str(first_of_each([("tools[1].strct", ["strict"]), ("tools[2].strct", ["strict"])])[0])
+    'tools[1].strct (did you mean strict?, 2 times)'
     """
-    meant = ((name, did_you_mean(name, fields, likeness=0.8)) for name in unknown)
-    return [f"{name} ({remedy})" if remedy else name for name, remedy in meant]
+    found: dict[str, Unread] = {}
+    for path, known in paths:
+        like = _INDEX.sub("[]", path)
+        if like in found:
+            found[like] = found[like]._replace(count=found[like].count + 1)
+        else:
+            meant = did_you_mean(path.rpartition(".")[2], known, likeness=0.8)
+            found[like] = Unread(path, meant)
+    return list(found.values())

@@ -277,15 +277,15 @@ def _missing_tool(missing: tuple[str, ConversationError]) -> str:
     return re.sub(r"\[\d+\]", "[]", error.field or "").removesuffix("type") + kind
 
 
-def unread_fields(body: Mapping[str, Any]) -> tuple[str, ...]:
+def unread_fields(body: Mapping[str, Any], *, indices: bool = False) -> tuple[str, ...]:
     """Name the fields inside of those of a `noted` request that were not read."""
-    return tuple(dict.fromkeys(_unread(body, "")))
+    return tuple(dict.fromkeys(_unread(body, "", indices=indices)))
 
 
-def _unread(fields: Mapping[str, Any], path: str) -> Iterator[str]:
+def _unread(fields: Mapping[str, Any], path: str, *, indices: bool) -> Iterator[str]:
     for name in sorted(_READ_INSIDE & fields.keys()):
         value = fields[name]
         if isinstance(value, BaseModel):
-            yield from _unread(vars(value), f"{path}{name}.")
+            yield from _unread(vars(value), f"{path}{name}.", indices=indices)
         else:
-            yield from unread_in(value, f"{path}{name}")
+            yield from unread_in(value, f"{path}{name}", indices=indices)

@@ -14,14 +14,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..apis.chat.input import tool_from_chat
+from ..apis.notices import schema_notices
+from ..apis.requested_tools import read_function, read_tools
 from ..conversation.content import ReasoningEffort
+from ..conversation.json_field import JsonField
 from ..engines.model_names import is_url
+from ..engines.repetition import THRESHOLD
 from ..installation import MissingPackageError, needing_extra
 from .chat_person import Person
 from .command import Command
+from .demo import WEATHER, WEATHER_RESULT
 from .event_loop import EventLoop
-from .input import InputError, UsageError, named_in_errors, read_json
+from .input import InputError, UsageError, named_in_errors, read_json, warn
 from .load_model import follow_rank_0, open_watched
 from .options import (
     add_built_in_tools,
@@ -46,8 +50,10 @@ if TYPE_CHECKING:
 _KEY = "OPENAI_API_KEY"
 _DEMO_KNOWS = """\
 The demo model knows little. Try: What is 27 + 45?
+                                  What is the weather like in Tokyo?
                                   I need to buy coffee, soda and eggs
                                   Hello! My name is Anna."""
+_DEMO_REPETITION = 128  # tokens; it knows few results of functions, and stammers after others
 _SENT = ("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
 
 
@@ -140,8 +146,11 @@ class _Chat(Command):
             options = {}
         if follow_rank_0(url or arguments.target, options):
             return
-        output, opening = Output(arguments.color), _opening(arguments)
-        given = tool_options_given(arguments)
+        output, given = Output(arguments.color), tool_options_given(arguments)
+        is_demo = arguments.target == "demo"
+        if is_demo and arguments.temperature is None:
+            arguments.temperature = 0.0  # otherwise, it miscalculates now and then
+        opening = _opening(arguments, has_weather=is_demo and not given)
         if given and url is not None:
             raise UsageError(
                 f"{given[0]} is for a model in this process; a server runs its own tools "
@@ -155,16 +164,19 @@ class _Chat(Command):
             with person.silent_keyboard():
                 backend = loop.run(_backend(arguments, options))
             opened.callback(lambda: loop.run(backend.close()))
-            if sys.stderr.isatty():
-                if arguments.target == "demo":
-                    print(_DEMO_KNOWS, file=sys.stderr)
-                print("Ask a question, or type /help.", file=sys.stderr)
+            _greet(knows=_DEMO_KNOWS if is_demo else "")
             opening = replace(opening, run_here=tools)
             shows_reasoning = arguments.reasoning
             if shows_reasoning is None:
                 shows_reasoning = person.has_keyboard
             conversation = ChatConversation(
-                backend, opening, person, output, loop, shows_reasoning=shows_reasoning
+                backend,
+                opening,
+                person,
+                output,
+                loop,
+                shows_reasoning=shows_reasoning,
+                result_example=WEATHER_RESULT if is_demo else "",
             )
             conversation.run()
 
@@ -196,7 +208,9 @@ async def _backend(arguments: argparse.Namespace, options: Mapping[str, Any]) ->
         if hint not in str(error) or not sys.stdin.isatty() or find_spec("prompt_toolkit"):
             raise
         raise EngineError(str(error).replace(hint, f",terminal{hint}")) from error
-    return EngineBackend(engine, sampling, grammar=arguments.grammar is not False)
+    repetition = _DEMO_REPETITION if arguments.target == "demo" else THRESHOLD
+    has_grammar = arguments.grammar is not False
+    return EngineBackend(engine, sampling, grammar=has_grammar, repetition=repetition)
 
 
 async def _server(url: str, arguments: argparse.Namespace) -> ServerBackend:
@@ -214,19 +228,43 @@ async def _server(url: str, arguments: argparse.Namespace) -> ServerBackend:
     return backend
 
 
-def _opening(arguments: argparse.Namespace) -> Opening:
+def _greet(*, knows: str) -> None:
+    if sys.stderr.isatty():
+        print(f"{knows}\nAsk a question, or type /help.".lstrip(), file=sys.stderr)
+
+
+def _opening(arguments: argparse.Namespace, *, has_weather: bool) -> Opening:
+    """Read the settings; without a file of tools, the demo model has its weather function."""
     from .chat_backend import Opening
 
     effort = None if arguments.effort is None else effort_named(arguments.effort)
     functions: list[dict[str, Any]] = []
     if arguments.tools:
-        raw, _ = read_json(arguments.tools, of_option=True)
-        with named_in_errors(arguments.tools):
-            for index, tool in enumerate(raw if isinstance(raw, list) else [raw]):
-                tool_from_chat(tool, field=f"[{index}]")
-                is_bare = not tool.get("function")
-                functions.append({"type": "function", "function": tool} if is_bare else tool)
+        is_enforced = server_url(arguments.target) is None and arguments.grammar is not False
+        functions = _functions(arguments.tools, is_enforced=is_enforced)
+    elif has_weather:
+        functions = [{"type": "function", "function": WEATHER.model_dump()}]
     return Opening(arguments.instructions, functions, effort)
+
+
+def _functions(file: str, *, is_enforced: bool) -> list[dict[str, Any]]:
+    """Read a file of functions: a tool, a function alone, a list of them, or a request's."""
+    raw, _ = read_json(file, of_option=True)
+    if isinstance(raw, dict) and isinstance(raw.get("tools"), list):
+        raw = raw["tools"]
+    tools = raw if isinstance(raw, list) else [raw]
+    paths = [f"tools[{index}]" if tools is raw else "" for index in range(len(tools))]
+    with named_in_errors(file):
+        declared = [read_function(JsonField(*pair)) for pair in zip(tools, paths, strict=True)]
+        if not is_enforced:  # otherwise, the grammar warns of it
+            for notice in schema_notices(function.parameters for function in declared):
+                warn(f"{file}: {notice}")
+        functions = [
+            tool if tool.get("function") else {"type": "function", "function": tool}
+            for tool in tools
+        ]
+        read_tools(map(JsonField, functions, paths))  # refuses two that differ
+    return functions
 
 
 def find_person(output: Output, commands: SlashCommands, *, keeps_history: bool) -> Person:

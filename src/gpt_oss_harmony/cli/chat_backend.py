@@ -16,6 +16,7 @@ from ..config import RenderConversationConfig
 from ..conversation.content import DeveloperContent, ReasoningEffort, SystemContent
 from ..conversation.messages import Conversation, Message, Role
 from ..engines import Completion, Engine, FinishReason, Sampling, stream_completion
+from ..engines.repetition import THRESHOLD, RepetitionDetector
 from ..rendering.history import without_past_reasoning
 from .input import warn
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ..tools.tool import Tool
 
 CUT_OFF = "incomplete: the limit of tokens was reached"
+IN_CIRCLES = "stopped: the model repeats itself"
 
 
 @dataclass(frozen=True)
@@ -96,13 +98,22 @@ class EngineBackend(Backend):
     """Answers with an engine, and closes it.
 
     With a `grammar`, the default, calls are what their tools declare. What of a schema cannot be
-    enforced is a warning, once.
+    enforced is a warning, once. An answer ends when its last `repetition` tokens only repeat those
+    before.
     """
 
-    def __init__(self, engine: Engine, sampling: Sampling, *, grammar: bool = True) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        sampling: Sampling,
+        *,
+        grammar: bool = True,
+        repetition: int = THRESHOLD,
+    ) -> None:
         self._engine = engine
         self._sampling = sampling
         self._grammar = grammar
+        self._repetition = repetition
         self._warnings: set[str] = set()
 
     def answer(self, opening: Opening, messages: Sequence[Message]) -> Answer:
@@ -118,7 +129,8 @@ class EngineBackend(Backend):
                 if problem not in self._warnings:
                     self._warnings.add(problem)
                     warn(problem)
-        return _EngineAnswer(self._engine, sampling, conversation)
+        detector = RepetitionDetector(self._repetition)
+        return _EngineAnswer(self._engine, sampling, conversation, detector)
 
     async def close(self) -> None:
         """Close the engine."""
@@ -129,8 +141,15 @@ class _EngineAnswer(Answer):
     # The backend drops past reasoning itself. Headers of calls go back as the model sampled them.
     _CONFIG = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
 
-    def __init__(self, engine: Engine, sampling: Sampling, conversation: Conversation) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        sampling: Sampling,
+        conversation: Conversation,
+        detector: RepetitionDetector,
+    ) -> None:
         self._engine = engine
+        self._detector = detector
         self._sampling = sampling
         self._conversation = conversation
         self._completion: Completion | None = None
@@ -146,6 +165,9 @@ class _EngineAnswer(Answer):
                 for index, text, *_ in step.deltas:
                     shown = index
                     yield _piece(step.completion, index, text)
+                if self._detector.take(step.sampled.token):
+                    self.problem = IN_CIRCLES
+                    return
         if self._completion is None:
             return
         last = len(self._completion.messages) - 1

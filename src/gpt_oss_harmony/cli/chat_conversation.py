@@ -47,6 +47,7 @@ class ChatConversation:
         loop: EventLoop,
         *,
         shows_reasoning: bool = True,
+        result_example: str = "",
     ) -> None:
         self._backend = backend
         self._opening = opening
@@ -56,6 +57,7 @@ class ChatConversation:
         self._messages: list[Message] = []
         self._tools = ChatTools(opening.run_here)
         self._shows_reasoning = shows_reasoning
+        self._result_example = result_example
         self._failures = 0
         self._over = False
         self._command: str | None = None  # typed where a result was asked for
@@ -194,6 +196,7 @@ class ChatConversation:
         except (HarmonyError, KeyboardInterrupt, EOFError) as error:
             if isinstance(error, KeyboardInterrupt) and not self._person.has_keyboard:
                 raise
+            had_result = any(one.author.role is Role.TOOL for one in self._messages[before:])
             del self._messages[before:]
             outcome = "the earlier answer stays"
             if not is_again:
@@ -201,6 +204,8 @@ class ChatConversation:
             if self._command == "/again" and not is_again:
                 self._command, outcome = question, "the question is asked anew"
             self._complain(f"{_in_a_line(error)} ({outcome})")
+            if had_result and self._result_example:
+                self._note(f"this model knows results such as {self._result_example}")
         if self._output.is_terminal:
             self._output.line()  # before the next question
 
@@ -292,7 +297,10 @@ class ChatConversation:
 
         Raises `EOFError` at the end of input, and for a command that ends the turn: it comes next.
         """
-        self._note("type what the function returns; Ctrl-D or /new takes the question back")
+        example = f", such as {self._result_example}" if self._result_example else ""
+        self._note(
+            f"type what the function returns{example}; Ctrl-D or /new takes the question back"
+        )
         while (text := self._person.ask_result(function)) is not None:
             typed = text.strip()
             if not self._person.has_keyboard:

@@ -29,7 +29,28 @@ _CALL = (
     "<|start|>assistant<|channel|>commentary to=functions.get_current_weather "
     '<|constrain|>json<|message|>{"location": "Tokyo", "format": "celsius"}<|call|>'
 )
-_TOOL_ANSWER = '{"temperature": 20, "sunny": true}'
+WEATHER = ToolDescription.new(
+    "get_current_weather",
+    "Gets the current weather in the provided location.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "location": {
+                "type": "string",
+                "description": "The city and state, e.g. San Francisco, CA",
+            },
+            "format": {
+                "type": "string",
+                "enum": ["celsius", "fahrenheit"],
+                "default": "celsius",
+            },
+        },
+        "required": ["location"],
+    },
+)
+"""The function of the example."""
+
+WEATHER_RESULT = '{"temperature": 20, "sunny": true}'
 _FINAL = (
     "<|channel|>analysis<|message|>20 degrees and sunny. Answer briefly.<|end|>"
     "<|start|>assistant<|channel|>final<|message|>"
@@ -92,7 +113,7 @@ class _Walkthrough:
         call = conversation.messages[-1]
         write_message(call, self._output)
         author = Author.new(Role.TOOL, call.recipient or "")
-        answer = Message.from_author_and_content(author, _TOOL_ANSWER)
+        answer = Message.from_author_and_content(author, WEATHER_RESULT)
         answer.with_recipient("assistant").with_channel("commentary")
         conversation.messages.append(answer)
         self._output.line()
@@ -164,27 +185,8 @@ class _Walkthrough:
 def weather_opening(start_date: str | None) -> list[Message]:
     """Make the messages before the question: a friendly tone, and a tool for the weather."""
     system = SystemContent(conversation_start_date=start_date)
-    weather = ToolDescription.new(
-        "get_current_weather",
-        "Gets the current weather in the provided location.",
-        parameters={
-            "type": "object",
-            "properties": {
-                "location": {
-                    "type": "string",
-                    "description": "The city and state, e.g. San Francisco, CA",
-                },
-                "format": {
-                    "type": "string",
-                    "enum": ["celsius", "fahrenheit"],
-                    "default": "celsius",
-                },
-            },
-            "required": ["location"],
-        },
-    )
     developer = DeveloperContent.new().with_instructions("Use a friendly tone.")
-    developer.with_function_tools([weather])
+    developer.with_function_tools([WEATHER])
     return [
         Message.from_role_and_content(Role.SYSTEM, system),
         Message.from_role_and_content(Role.DEVELOPER, developer),

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from ..apis.chat.input import conversation_from_chat, is_chat
 from ..apis.current_date import iso_date
-from ..apis.notices import notices, unread_of_chat, unread_of_harmony
+from ..apis.notices import Unread, notices, unread_of_chat, unread_of_harmony
 from ..conversation.json_field import RepeatedFields, json_problem, noting
 from ..conversation.messages import Conversation
 from ..errors import HarmonyError
@@ -154,9 +154,9 @@ def read_request(arguments: argparse.Namespace) -> tuple[Conversation, Mapping[s
         return _with_warnings(conversation, unread_of_harmony(messages, conversation)), fields
 
 
-def _with_warnings(conversation: Conversation, unread: list[str]) -> Conversation:
+def _with_warnings(conversation: Conversation, unread: list[Unread]) -> Conversation:
     for notice in notices(conversation, unread):
-        warn(notice)
+        warn(notice.text)
     return conversation
 
 

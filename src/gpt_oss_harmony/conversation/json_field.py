@@ -174,15 +174,15 @@ class ReadObject(dict[str, Any]):
         self.is_copied = True
         return super().keys()
 
-    def unread(self, path: str = "") -> Iterator[str]:
-        """Yield the names of fields that were not read, unless they are empty; without indices."""
+    def unread(self, path: str = "", *, indices: bool = False) -> Iterator[str]:
+        """Yield the names of fields that were not read, unless they are empty."""
         if not self.is_copied:
             for name, value in self.items():
                 if name not in self.noted:
                     if value not in NOTHING:
                         yield f"{path}{name}"
                 else:
-                    yield from unread_in(value, f"{path}{name}")
+                    yield from unread_in(value, f"{path}{name}", indices=indices)
 
 
 class RequestObject(ReadObject):
@@ -198,13 +198,16 @@ def noting(value: Any, kind: type[ReadObject] = RequestObject) -> Any:
     return [noting(item, kind) for item in value] if type(value) is list else value
 
 
-def unread_in(value: Any, path: str) -> Iterator[str]:
-    """Yield the names of the fields inside of a value that were not read."""
+def unread_in(value: Any, path: str, *, indices: bool = False) -> Iterator[str]:
+    """Yield the names of the fields inside of a value that were not read.
+
+    Each is named once for each item of a list, with its index or without.
+    """
     if isinstance(value, ReadObject):
-        yield from value.unread(f"{path}.")
+        yield from value.unread(f"{path}.", indices=indices)
     elif isinstance(value, list):
-        for item in value:
-            yield from unread_in(item, f"{path}[]")
+        for index, item in enumerate(value):
+            yield from unread_in(item, f"{path}[{index if indices else ''}]", indices=indices)
 
 
 def missing_field(name: str, fields: Iterable[object]) -> str:

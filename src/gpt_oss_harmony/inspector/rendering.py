@@ -167,6 +167,13 @@ class RenderingSpan(TypedDict):
     trainable: bool
 
 
+class ShownNotice(TypedDict):
+    """What the source says in vain, and its field, if it has one."""
+
+    text: str
+    param: str | None
+
+
 class Rendering(TypedDict):
     """The conversation as it was read and rendered.
 
@@ -184,7 +191,7 @@ class Rendering(TypedDict):
     text: str
     examples: int
     untrained: str | None
-    notices: list[str]
+    notices: list[ShownNotice]
 
 
 def rendering(body: RenderBody) -> Rendering:
@@ -237,7 +244,10 @@ def rendering(body: RenderBody) -> Rendering:
         "text": load_harmony_encoding("HarmonyGptOss").decode(rendered.tokens),
         "examples": rendered.examples,
         "untrained": untrained,
-        "notices": notices(source.conversation, source.unread),
+        "notices": [
+            {"text": notice.text, "param": notice.param}
+            for notice in notices(source.conversation, source.unread)
+        ],
     }
 
 

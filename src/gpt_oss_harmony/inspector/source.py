@@ -19,7 +19,7 @@ from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
 from ..apis.chat.fold import chat_message_of
 from ..apis.chat.input import is_chat, read_chat
 from ..apis.items import NewId
-from ..apis.notices import unread_of_chat, unread_of_harmony, with_meant
+from ..apis.notices import Unread, first_of_each, unread_of_chat, unread_of_harmony
 from ..apis.request_body import read_body, unknown_fields
 from ..apis.requested_tools import RequestedTools, read_tool_choice
 from ..apis.responses.output_items import items_of_messages
@@ -51,7 +51,7 @@ class InspectedSource(NamedTuple):
     tool_choice: Any = None
     response_format: Mapping[str, Any] | None = None
     tools: RequestedTools | None = None
-    unread: Sequence[str] = ()
+    unread: Sequence[Unread] = ()
 
 
 def read_source(body: SourceBody) -> InspectedSource:
@@ -92,7 +92,8 @@ def read_source(body: SourceBody) -> InspectedSource:
     read = read_response(request, date=body.date, built_in=built_in)
     assert isinstance(source, Mapping)  # nothing else is read as a request
     unknown = unknown_fields(ResponsesRequest, source)
-    unread = [*with_meant(unknown, ResponsesRequest.model_fields), *unread_fields(dict(request))]
+    paths = [*unknown, *unread_fields(dict(request), indices=True)]
+    unread = first_of_each((path, ResponsesRequest.model_fields) for path in paths)
     return _request(form, read, dict(request), unread)
 
 
@@ -106,7 +107,7 @@ def conversation_json(conversation: Conversation) -> dict[str, Any]:
 
 
 def _request(
-    form: Form, read: ParsedRequest, fields: Mapping[str, Any], unread: Sequence[str]
+    form: Form, read: ParsedRequest, fields: Mapping[str, Any], unread: Sequence[Unread]
 ) -> InspectedSource:
     response_format = read.response_format
     return InspectedSource(

@@ -2,12 +2,12 @@
 
 import { button, element, fill, labelled, select } from "./element.js";
 import { JsonError, readJson, writeJson } from "./json.js";
-import { placeOf, repeatedField, withPlace } from "./json-places.js";
+import { lineAndColumn, placeOf, repeatedField, withPlace } from "./json-places.js";
 import { readSource, UnreadableError } from "./state.js";
 import { phrase } from "./words.js";
 
 /** @import { State } from "./state.js" */
-/** @import { Form } from "./wire.js" */
+/** @import { Form, Notice } from "./wire.js" */
 
 const FORMS = /** @type {const} */ ([
   ["auto", phrase("detected")],
@@ -24,10 +24,10 @@ export class EditorJson {
   #text;
   #problem = element("p", { class: "problem", id: "json-problem", role: "alert", hidden: true });
   #form;
+  /** The line and the column of the cursor. */
+  #cursor = element("span", { class: "hint" });
   /** @type {unknown} the source that the text stands for */
   #shown = null;
-  /** The place in the text that the problem is about. */
-  #place = 0;
   /** What to put into the page. */
   node;
 
@@ -43,12 +43,14 @@ export class EditorJson {
       "aria-describedby": "json-problem",
       oninput: () => this.#read(),
       onpaste: () => this.#detect(),
+      onkeyup: () => this.#tellPlace(),
+      onclick: () => this.#tellPlace(),
     });
     this.#form = select(FORMS, "auto", (form) => state.set({ form: /** @type {Form} */ (form) }), {
       "data-param": "form",
     });
     const tidy = button(phrase("Tidy"), () => this.#tidy(), { title: phrase("Indent the JSON") });
-    const head = element("div", { class: "json-head" }, labelled(phrase("Format"), this.#form), tidy);
+    const head = element("div", { class: "json-head" }, labelled(phrase("Format"), this.#form), tidy, this.#cursor);
     const field = labelled(phrase("Conversation as JSON"), this.#text);
     this.node = element("div", { class: "editor-json" }, head, this.#problem, field);
     state.subscribe(() => {
@@ -78,18 +80,39 @@ export class EditorJson {
       this.#say(message);
       return;
     }
+    const place = this.#placeOf(param);
+    this.#say(withPlace(this.#text.value, place, `${param}: ${message}`), place);
+  }
+
+  /**
+   * Make the button that shows a field.
+   *
+   * @param {string} param
+   */
+  placeButton(param) {
+    return button(phrase("Show the place"), () => this.#showPlace(this.#placeOf(param)));
+  }
+
+  /** @param {string} param */
+  #placeOf(param) {
     const text = this.#text.value;
     // A list alone is the messages of a conversation.
     const path = text.trimStart().startsWith("[") ? param.replace(/^messages(?=\[)/, "") : param;
-    const place = placeOf(text, path);
-    this.#say(withPlace(text, place, `${param}: ${message}`), place);
+    return placeOf(text, path);
   }
 
-  /** @returns {string[]} what the text says in vain, though it is JSON */
+  /** @returns {Notice[]} what the text says in vain, though it is JSON */
   notices() {
     const text = this.#text.value;
     const field = text.length > LONG ? null : repeatedField(text);
-    return field === null ? [] : [phrase("{field} stands twice; the last one counts", { field })];
+    if (field === null) return [];
+    return [{ text: phrase("{field} stands twice; the last one counts", { field }), param: field }];
+  }
+
+  #tellPlace() {
+    const { value, selectionStart: place } = this.#text;
+    const { line, column } = lineAndColumn(value, place);
+    this.#cursor.textContent = phrase("Line {line}, column {column}", { line, column });
   }
 
   /** Another conversation, pasted over all of this one, may have another form. */
@@ -122,20 +145,24 @@ export class EditorJson {
    * @param {number} [place] in the text
    */
   #say(problem, place = 0) {
-    this.#place = place;
-    const show = button(phrase("Show the place"), () => this.#showPlace());
+    const show = button(phrase("Show the place"), () => this.#showPlace(place));
     fill(this.#problem, problem, " ", problem !== "" && show);
     this.#problem.hidden = problem === "";
     this.#text.setAttribute("aria-invalid", String(problem !== ""));
   }
 
-  /** Bring the line of the problem into view, and select from its place to its end. */
-  #showPlace() {
+  /**
+   * Bring the line of a place into view, and select from the place to its end.
+   *
+   * @param {number} place
+   */
+  #showPlace(place) {
     const text = this.#text.value;
-    const end = text.indexOf("\n", this.#place);
-    const lines = text.slice(0, this.#place).split("\n").length - 1;
+    const end = text.indexOf("\n", place);
+    const lines = text.slice(0, place).split("\n").length - 1;
     this.#text.focus();
-    this.#text.setSelectionRange(this.#place, end < 0 ? text.length : end);
+    this.#text.setSelectionRange(place, end < 0 ? text.length : end);
+    this.#tellPlace();
     this.#text.scrollTop = Math.max(0, lines - 2) * Number.parseFloat(getComputedStyle(this.#text).lineHeight);
   }
 }

@@ -16,7 +16,7 @@ export class Editor {
   #state;
   #host = element("div", { class: "editor-body" });
   /** What the conversation says in vain. */
-  #notices = element("p", { class: "hint notices", role: "status", hidden: true });
+  #notices = element("p", { class: "notices", role: "status", hidden: true });
   #formHost = element("div", { class: "editor-form" });
   #json;
   #form;
@@ -62,8 +62,14 @@ export class Editor {
     const before = this.#formNow();
     const first = this.#rendering === null;
     this.#rendering = rendering;
-    const notices = [...(this.#mode === "json" ? this.#json.notices() : []), ...rendering.notices];
-    this.#notices.textContent = notices.map(sentence).join(" ");
+    const isJson = this.#mode === "json";
+    const notices = [...(isJson ? this.#json.notices() : []), ...rendering.notices];
+    const shown = notices.flatMap(({ text, param }) => [
+      `${sentence(text)} `,
+      isJson && param !== null && this.#json.placeButton(param),
+      " ",
+    ]);
+    fill(this.#notices, ...shown);
     this.#notices.hidden = notices.length === 0;
     this.#form.showProblem(null, "");
     this.#json.showProblem(null, "");

@@ -90,7 +90,8 @@ export class GrammarTab {
       try {
         await this.#read(signal);
       } catch (error) {
-        if (!signal.aborted) this.#tokens.say(phrase("No grammar: the error stands beside the completion."));
+        const problem = /** @type {Error} */ (error).message;
+        if (!signal.aborted) this.#tokens.say(phrase("No grammar: {problem}", { problem }));
         throw error;
       }
     });

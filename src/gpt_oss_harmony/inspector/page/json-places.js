@@ -155,6 +155,18 @@ export function repeatedField(text) {
 }
 
 /**
+ * Count the line and the column of a place from 1, as people do.
+ *
+ * @param {string} text
+ * @param {number} place
+ * @returns {{ line: string, column: string }}
+ */
+export function lineAndColumn(text, place) {
+  const lines = text.slice(0, place).split("\n");
+  return { line: String(lines.length), column: String((lines.at(-1) ?? "").length + 1) };
+}
+
+/**
  * Say what is wrong with a text, with the line and the column.
  *
  * @param {string} text
@@ -162,7 +174,6 @@ export function repeatedField(text) {
  * @param {string} problem
  */
 export function withPlace(text, place, problem) {
-  const lines = text.slice(0, place).split("\n");
-  const column = String((lines.at(-1) ?? "").length + 1);
-  return phrase("line {line}, column {column}: {problem}", { line: String(lines.length), column, problem });
+  const { line, column } = lineAndColumn(text, place);
+  return phrase("line {line}, column {column}: {problem}", { line, column, problem });
 }

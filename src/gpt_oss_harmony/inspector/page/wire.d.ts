@@ -130,7 +130,13 @@ export interface Rendering {
   /** Why no token is trained on; null where some are. */
   untrained: string | null;
   /** What the source says in vain, such as fields that nothing reads. */
-  notices: string[];
+  notices: Notice[];
+}
+
+export interface Notice {
+  text: string;
+  /** Its field; null where it has none. */
+  param: string | null;
 }
 
 export interface ComparedPart {
