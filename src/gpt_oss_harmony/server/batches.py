@@ -153,6 +153,7 @@ class BatchRunner:
 
         # With exceptions, an error in the application would stop the batch; this way it is a 500.
         transport = httpx2.ASGITransport(as_owner, raise_app_exceptions=False)
+        # No limit on time: a model may reason for minutes, and the batch has its own deadline.
         async with httpx2.AsyncClient(
             transport=transport, base_url="http://localhost", timeout=None
         ) as client:

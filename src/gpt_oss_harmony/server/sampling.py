@@ -126,6 +126,7 @@ async def engine_slot(
                 async with aclosing(stream) as tokens:
                     yield EngineSlot(tokens, metrics)
             except EngineError as error:
+                # A `ValueError` is about the request itself, whether the server ends or not.
                 if services.admission.is_closed and not isinstance(error, ValueError):
                     raise shutting_down() from error
                 raise

@@ -95,6 +95,7 @@ class _CountingDecoder(json.JSONDecoder):
                 )
             return reader(text, at)
 
+        # Only the scanner in Python calls these; the one in C has its own readers.
         self.parse_array = lambda start, _: read_array(start, scan)
         self.parse_object = lambda start, strict, _, *hooks: read_object(
             start, strict, scan, *hooks
@@ -123,6 +124,7 @@ def _read(data: bytes | str) -> Any:
     if _count(data, signs, _FEW) > _FEW:
         text = data
         if isinstance(text, bytes):
+            # As `json.loads` decodes bytes.
             text = text.decode(json.detect_encoding(text), "surrogatepass")
         return _CountingDecoder().decode(text)
     escape: Any = "\\u" if isinstance(data, str) else b"\\u"

@@ -122,6 +122,7 @@ class _Gzip:
     """A decoder of gzip; that of `zlib` returns the input that it has not read."""
 
     def __init__(self) -> None:
+        # 16 is zlib's sign for the format gzip.
         self._gzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
         self.needs_input = True
 
@@ -167,6 +168,7 @@ class _BodyDecoder:
         decoded = b""
         try:
             if (data or self.has_more) and not self._decoder.eof:
+                # One byte more than there is room for: if it comes, the body is too large.
                 decoded = self._decoder.decompress(data, min(self._room + 1, _PIECE))
                 data = b""
         except _DECODING_ERRORS:
@@ -230,4 +232,5 @@ async def cancel_all(*tasks: asyncio.Future[Any]) -> None:
     if not all(task.done() for task in tasks):
         await asyncio.wait(tasks)
     for task in tasks:
+        # Otherwise asyncio logs each error that nobody has asked for.
         task.cancelled() or task.exception()

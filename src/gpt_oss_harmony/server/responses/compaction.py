@@ -95,6 +95,7 @@ def compacted_items(
         gone = {index for group in groups[:number] for index in group}
         return [item for index, item in enumerate(kept) if index not in gone]
 
+    # Bisected, because each count goes through the whole prompt.
     fewest = bisect_left(
         range(len(groups)), True, key=lambda number: count(without(number)) <= budget
     )

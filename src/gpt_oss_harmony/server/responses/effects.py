@@ -158,6 +158,8 @@ class _ServerEffects:
             try:
                 return await services.store.responses.finish(plan.owner, plan.id, **fields)
             except StoreError as error:
+                # Not a subclass: those name a fault of this response, or a full disk, and not an
+                # absence.
                 is_away = type(error) is StoreError
                 if not is_away or services.admission.is_closed or clock() >= last_try:
                     raise

@@ -217,6 +217,8 @@ class _Connection:
                 async for name, text in (event async for batch in batches for event in batch):
                     if name in _ENDS:
                         has_ended = True
+                        # Before the event is sent: the client may continue the response as soon as
+                        # it reads it.
                         self._remember(started)
                     await self._send_text(text, lane)
         finally:

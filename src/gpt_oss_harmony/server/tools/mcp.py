@@ -263,6 +263,7 @@ def answered_requests(
         call = _call_of(question, functions, item["approval_request_id"], is_signed)
         if item["approve"].value:
             approved.append(ApprovedCall(call, request_id))
+            # So that a second answer to the same request does not run the call again.
             run.add(request_id)
             continue
         reason = item["reason"].optional_text()
