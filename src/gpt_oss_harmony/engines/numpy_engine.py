@@ -154,6 +154,7 @@ class NumpyBatching(ModelThread):
         parts: list[tuple[list[int], KeyValueCache]] = []
         room = _STEP_TOKENS
         for place in places:
+            # At least one: a running request gets its next token, however long other prompts are.
             count = min(len(place.unread), max(room, 1))
             parts.append((place.unread[:count], place.cache))
             place.unread = place.unread[count:]

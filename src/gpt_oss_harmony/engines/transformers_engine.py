@@ -105,6 +105,7 @@ class TransformersEngine(InProcessEngine):
             is_whole=is_whole,
             is_checked=not on_cpu if self_check is None else self_check,
         )
+        # One after the other, `generate` takes a step for each token, forced or not.
         self.skips_forced = not isinstance(self._batching, SequentialGeneration)
 
     @classmethod
@@ -211,6 +212,7 @@ class TransformersEngine(InProcessEngine):
                 TESTED_BATCHING[0],
                 f"{major}.{minor + 1}",
             )
+        # `prepare_for_cpu` may have set its own before the batching turned out to be unknown.
         if self._model.config._attn_implementation != attention:
             self._model.set_attn_implementation(attention)
         if has_own_attention:
