@@ -346,6 +346,7 @@ def _marked(
     if len(middle) * len(other_middle) > _LIMIT:
         yield "".join(middle), True
     else:
+        # By default, difflib ignores what is frequent among 200 pieces or more, such as spaces.
         matcher = SequenceMatcher(None, other_middle, middle, autojunk=False)
         for kind, other_from, other_to, own_from, own_to in matcher.get_opcodes():
             block = "".join(middle[own_from:own_to])
