@@ -139,6 +139,7 @@ class Peers:
             if task_of_asker is not None:
                 task_of_asker.cancel()
         elif message["call"] in self._calls:
+            # Parts that arrive after their reader has left are dropped.
             self._calls[message["call"]].put_nowait(message)
 
     async def _respond(self, sender: str, call: int, request: Mapping[str, Any]) -> None:

@@ -97,6 +97,7 @@ class DecodedBodies:
                 is_last = not message.get("more_body", False)
             async with self._turn:
                 body = decoder.decode(message.get("body", b""), is_last=is_last)
+                # Within the turn: other tasks run between the pieces of two bodies as well.
                 await asyncio.sleep(0)
             return {**message, "body": body, "more_body": decoder.has_more or not is_last}
 
@@ -220,6 +221,7 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, _Result]) 
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
+        # nginx's number for this; only the log and the metrics show it.
         raise ApiError(499, "the client disconnected", code="client_closed_request")
     finally:
         await cancel_all(*tasks)

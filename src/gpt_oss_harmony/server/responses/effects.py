@@ -98,6 +98,7 @@ def run_response(services: Services, plan: ResponsePlan) -> ResponseRun:
     effects = _ServerEffects(services, plan)
     run = ResponseRun(writer, rules, effects)
     effects.run = run
+    # Begun now, so that a later failure is the end of a response whose id its client has.
     if plan.is_background:
         run.announce()
     services.live_responses.add(run)

@@ -53,6 +53,7 @@ def _of_response(services: Services, owner: str, id: str) -> History:
     except NotFoundError:
         raise ApiError(
             400,
+            # The status, the words and the code are those of OpenAI's API.
             f"Previous response with id {id!r} not found.",
             param="previous_response_id",
             code="previous_response_not_found",

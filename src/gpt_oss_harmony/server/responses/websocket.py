@@ -118,6 +118,8 @@ class _Connection:
             finally:
                 self._take_bytes(-taken)
             sockets = self._services.sockets.held(self._caller.owner)
+            # The more connections a key has, the slower is each, so that all together are as fast
+            # as one.
             await asyncio.sleep(_MESSAGE_SECONDS * sockets)
 
     async def _in_turn(

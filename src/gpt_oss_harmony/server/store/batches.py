@@ -112,6 +112,7 @@ class Batches(DescribedRows[Batch]):
         """Store an answer, unless the batch has ended or was deleted."""
         running = (batches.c.id == id) & batches.c.status.in_(_RUNNING)
         with self._database.writing() as connection:
+            # Locked until the answer is stored: `finish` counts the answers under the same lock.
             if connection.execute(select(batches.c.id).where(running).with_for_update()).first():
                 values = {"batch_id": id, **vars(result)}
                 connection.execute(insert(batch_results).values(**values))

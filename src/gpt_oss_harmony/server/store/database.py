@@ -284,7 +284,8 @@ class Database:
             event.listen(engine, "do_connect", self._open_existing)
         else:
             try:
-                # A restart of PostgreSQL leaves dead connections in the pool; the ping replaces them.
+                # A restart of PostgreSQL leaves dead connections in the pool, which the ping
+                # replaces.
                 return create_engine(
                     self.url, pool_size=_CONNECTIONS, pool_pre_ping=True, hide_parameters=True
                 )
@@ -494,6 +495,8 @@ def migrate(database: Database) -> None:
         context = MigrationContext.configure(connection)
         current = context.get_current_revision()
         if current is None:
+            # A database without a revision has no table of ours: to look for each would only take
+            # time.
             METADATA.create_all(connection, checkfirst=False)
         elif current not in {step.revision for step in steps.walk_revisions()}:
             raise StoreVersionError(
