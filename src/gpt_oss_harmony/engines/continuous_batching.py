@@ -193,6 +193,7 @@ class ContinuousBatching:
             return
         try:
             if check is None:
+                # What fails in any step fails now, and not in the first request.
                 self._batching.complete({"first step": [0]}, 1)
             else:
                 check.run(self._batching)

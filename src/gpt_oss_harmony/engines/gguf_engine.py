@@ -178,6 +178,7 @@ class GgufEngine(LlamaCppEngine):
     async def close(self) -> None:
         """End the server; running requests end with an `EngineError`."""
         await super().close()
+        # No reference stays here, so that `_end` drops the last one.
         server, self._server = self._server, None
         if server is not None:
             await asyncio.to_thread(_end, [server])

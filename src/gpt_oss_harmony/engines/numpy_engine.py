@@ -89,6 +89,7 @@ def _of_folder(folder: Path) -> GptOss:
         if config.get("quantization_config") or config.get("quantization"):
             raise EngineError(f"the weights of {folder} are quantised; use another engine")
         files = sorted(folder.glob("model*.safetensors"))
+        # Stored as bfloat16, the weights are twice as large in float32.
         needed = 2 * sum(file.stat().st_size for file in files)
         free = available_memory()
         if free is not None and needed > free:

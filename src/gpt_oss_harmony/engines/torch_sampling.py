@@ -264,6 +264,7 @@ def _sample_among_largest(scores: torch.Tensor, settings: _Settings) -> torch.Te
 
 def _largest(weights: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the largest weights of each row in order, and their tokens."""
+    # For so many, most blocks would be searched anyway.
     if size * _BLOCK * 4 > weights.shape[1]:
         values, ids = weights.topk(size)
         return values, ids
