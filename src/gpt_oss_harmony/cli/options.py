@@ -359,6 +359,7 @@ async def open_tools(arguments: argparse.Namespace) -> list[Tool[Any]]:
         for server in getattr(arguments, "mcp", ()):
             tools.append(await _mcp(server, tools))
             opened.push_async_callback(tools[-1].close)
+        # All of them are open: from here on, the caller closes them.
         opened.pop_all()
     return tools
 
