@@ -151,6 +151,7 @@ class TransformersEngine(InProcessEngine):
     ) -> MemoryPlan:
         """Divide the memory that the weights have left on the GPU."""
         if torch.cuda.is_available():
+            # What PyTorch keeps for later would not count as free.
             torch.cuda.empty_cache()
         device = find_machine().devices[self._model.device.index or 0]
         attention = str(self._model.config._attn_implementation)

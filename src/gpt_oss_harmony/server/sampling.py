@@ -33,6 +33,7 @@ from .services import Services
 if TYPE_CHECKING:
     from .telemetry import CompletionSpan, Operation
 
+# Requests have smaller seeds, and so have all of their choices.
 _SEEDS = 2**63
 
 _Item = TypeVar("_Item")

@@ -156,6 +156,7 @@ def _cut(content: Any, limit: int) -> Any:
             return content
         head, tail = tokens[: limit * 2 // 3], tokens[len(tokens) - limit // 3 :]
         note = f"\n[... {len(tokens) - len(head) - len(tail):,} tokens left out ...]\n"
+        # A token may end within a character, and the rest of it is left out.
         return encoding.decode(head, "ignore") + note + encoding.decode(tail, "ignore")
     if not isinstance(content, list):
         return content

@@ -213,6 +213,7 @@ class PartialUploads(OwnedRows[PartialUpload]):
             completed_by = about.pop("completed_by", None)
             file = UploadedFile(owner=owner, container_id=None, **about)
             if upload.status != "completed":
+                # In this transaction, so that no upload is completed without `completed_by`.
                 upload = self.end(id, owner, file, parts, md5)
                 described = {**about, "completed_by": request}
                 mine = update(uploads).where(uploads.c.id == id)
