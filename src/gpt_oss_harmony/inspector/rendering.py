@@ -102,6 +102,7 @@ def _prompt(
         if kind is SegmentKind.STOP:
             message = chosen.messages[index]
             is_sampled = message.author.role is Role.ASSISTANT
+            # The prompt has the opening, unless the model goes on after a message of its own.
             first = start if continues or not is_sampled else start + len(OPENING)
             end = len(tokens)
             parts.append(MessageTokens(kept[index], start, first, body_start, end, is_sampled))
