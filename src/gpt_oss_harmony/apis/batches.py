@@ -74,6 +74,7 @@ def read_batch_file(
     >>> read_batch_file(line, "/v1/responses")
     [('a', {})]
     """
+    # Of bytes: a text would also be split at U+2028, which JSON may contain.
     lines = [(number, line) for number, line in enumerate(data.splitlines(), 1) if line.strip()]
 
     def parsed(line: bytes) -> Any:

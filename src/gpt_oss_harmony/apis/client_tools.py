@@ -240,6 +240,7 @@ _TYPES: Mapping[str, type] = {"string": str, "integer": int, "array": list}
 
 
 def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
+    # In Python, true is an `int`, too.
     is_right = isinstance(value, _TYPES[schema["type"]]) and not isinstance(value, bool)
     if isinstance(value, list):
         return is_right and all(_fits(item, schema["items"]) for item in value)

@@ -78,6 +78,7 @@ class FileExpiry(RequestSettings):
     """The time for which a file is kept."""
 
     anchor: Literal["created_at"]
+    # OpenAI's bounds: an hour and thirty days.
     seconds: int = Field(ge=3600, le=2_592_000)
 
 

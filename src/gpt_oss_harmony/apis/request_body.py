@@ -70,6 +70,7 @@ class Refused:
 
     def check(self, value: Any) -> None:
         """Raise `ValueError` for a value that means something."""
+        # In Python, true equals 1, which some fields accept.
         if value is True or value not in self.accepted:
             raise ValueError(self.problem.replace("`", ""))
 
@@ -189,6 +190,7 @@ def field_path(location: Sequence[str | int]) -> str:
 
 def is_deeper(value: object, limit: int) -> bool:
     """Return whether lists and objects are nested deeper than `limit`."""
+    # Level by level, because recursion would fail at the very depth that is looked for.
     level = [value]
     for _ in range(limit + 1):
         level = [

@@ -207,6 +207,7 @@ def _name_at_server(tool: JsonField) -> str:
     """Return the name that a built-in or MCP tool has at the server; empty for other tools."""
     if tool["type"].value == "mcp":
         label = tool["server_label"].optional_text() or ""
+        # A label such as `python` must not turn an MCP server into the built-in tool.
         return "" if label in BUILT_IN_TOOLS else label
     return requested_tool(tool["type"].text())
 

@@ -159,6 +159,7 @@ class _Chat(Command):
         with EventLoop() as loop, ExitStack() as opened:
             tools = loop.run(open_tools(arguments))
             for tool in tools:
+                # As an argument: in a closure, `tool` would be the last one each time.
                 opened.callback(lambda tool: loop.run(tool.close()), tool)
             person = find_person(output, SLASH_COMMANDS, keeps_history=arguments.history)
             with person.silent_keyboard():
@@ -288,6 +289,7 @@ def _history_file() -> Path | None:
     try:
         file = state_folder() / "chat_history"
         os.close(os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+        # The mode above is that of a new file only.
         file.chmod(0o600)
     except (InputError, OSError) as error:
         print(f"questions are not remembered: {error}", file=sys.stderr)

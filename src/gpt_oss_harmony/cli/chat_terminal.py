@@ -87,6 +87,7 @@ The arrow keys find earlier questions, and Tab completes commands."""
         keyboard = sys.stdin.fileno()
         before = termios.tcgetattr(keyboard)
         silent = [*before]
+        # The fourth of its fields has the local modes.
         silent[3] &= ~termios.ECHO
         termios.tcsetattr(keyboard, termios.TCSADRAIN, silent)
         try:

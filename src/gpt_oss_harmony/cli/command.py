@@ -112,6 +112,7 @@ class CommandParser(argparse.ArgumentParser):
         words = sys.argv[1:] if args is None else list(args)
         if self._is_second_try:
             return super().parse_known_args(words, namespace)
+        # A copy, because the second try begins without what the first one has read.
         parsed, unknown = super().parse_known_args(words, copy(namespace))
         if unknown and not any(word.startswith("-") for word in unknown):
             # Python before 3.13 gives an optional argument up when an option follows the first one.

@@ -224,4 +224,5 @@ def _masked(name: str, value: Any) -> Any:
 
 def _toml(value: Any) -> str:
     """Write a text, a number, a truth or a list of them; JSON has the same forms in TOML."""
+    # TOML forbids DEL in texts, where JSON leaves it as it is.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

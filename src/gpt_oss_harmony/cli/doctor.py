@@ -180,6 +180,7 @@ _PLACES_ITSELF = "a server at a URL places the model itself"
 
 def _server(url: str, options: Mapping[str, Any]) -> Finding:
     """Ask a server for its model, as `serve` does first."""
+    # A server decides both, so its engine has neither option.
     asked = {name: options[name] for name in options.keys() - {"context_length", "max_requests"}}
 
     async def ask() -> str:
@@ -223,6 +224,7 @@ def _tokenizer() -> Finding:
     encoder = load_tokenizer().encoder
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
+        # A short ASCII text is encoded without the package that is named here.
         encoder.encode("é")
     name = encoder.name
     if found:
@@ -410,6 +412,7 @@ def _figures(model: str) -> ModelFigures | None:
         from huggingface_hub import try_to_load_from_cache
 
         cached = try_to_load_from_cache(model, "config.json")
+        # Besides None, it may be a mark: the hub is known to have no such file.
         if not isinstance(cached, str):
             return None
         path = Path(cached)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 def positive(text: str, least: int = 1) -> int:
     """Read an integer from 1, for the `type` of an argument."""
+    # `int` alone would read `1_000` as well, and the digits of every script.
     if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < least:
         raise argparse.ArgumentTypeError(f"must be an integer from {least}, not {text}")
     return int(text)
@@ -359,6 +360,7 @@ async def open_tools(arguments: argparse.Namespace) -> list[Tool[Any]]:
         for server in getattr(arguments, "mcp", ()):
             tools.append(await _mcp(server, tools))
             opened.push_async_callback(tools[-1].close)
+        # All of them are open: from here on, the caller closes them.
         opened.pop_all()
     return tools
 

@@ -440,6 +440,7 @@ def _interruptible(
         received.append(number)
         raise KeyboardInterrupt
 
+    # Python sets the handlers of signals in its main thread only.
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = {
         number: signal.signal(number, stop)

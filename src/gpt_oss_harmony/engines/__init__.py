@@ -144,6 +144,7 @@ async def open_engine(model: str | Path, *, engine: str | None = None, **options
             missing_package(f"running {model!r} in this process needs", error, extra)
         ) from error
     try:
+        # Before the call, in which a bug could raise a `TypeError` as well.
         signature(opened.load).bind(source.place, name=name, **options)
     except TypeError as error:
         raise unknown_options(kind, options, error) from error

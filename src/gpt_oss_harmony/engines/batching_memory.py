@@ -277,6 +277,7 @@ def plan_memory(
     sectors = min(sectors, wanted)  # more can never be used
     return MemoryPlan(
         weights=weights,
+        # Two sectors at the beginning of Transformers' cache are never given to a request.
         cache=(sectors + 2) * costs.sector,
         step=costs.step(batch, sectors * costs.sector_tokens) - 2 * costs.sector,
         context_length=context,

@@ -182,6 +182,7 @@ class ContinuousBatching:
                 request.fail(problem)
 
         self._batching = PrivateBatching(model, settings, fail)
+        # Before the thread starts: it computes with the same model, whose attention this changes.
         check = SelfCheck(model) if is_checked else None
         longest = self._batching.make_room_for_drafts(LONGEST_DRAFT) if has_drafts else 0
         vocabulary_size = model.config.get_text_config().vocab_size
@@ -192,6 +193,7 @@ class ContinuousBatching:
             return
         try:
             if check is None:
+                # What fails in any step fails now, and not in the first request.
                 self._batching.complete({"first step": [0]}, 1)
             else:
                 check.run(self._batching)

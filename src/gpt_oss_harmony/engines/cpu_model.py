@@ -138,6 +138,7 @@ def _attend_from_last(
     sliding_window: int | None,
 ) -> torch.Tensor:
     """Attend from the last token of each request to all its keys within the window."""
+    # The keys of a single request are together already.
     if len(starts) == 2:
         if sliding_window is not None:
             keys, values = keys[:, -sliding_window:], values[:, -sliding_window:]
@@ -149,6 +150,7 @@ def _attend_from_last(
     lengths = end - first
     at = torch.arange(int(lengths.max()))
     is_own = at < lengths  # (requests, keys)
+    # Shorter requests are padded with any keys: `is_own` hides their scores.
     index = (first + at).clamp_max(keys.shape[1] - 1).flatten()
 
     def by_request(of_all: torch.Tensor) -> torch.Tensor:

@@ -175,6 +175,7 @@ def demo_model_folder(cache: Path | None = None) -> Path:
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=root))
     try:
         _write(unfinished)
+        # `mkdtemp` makes a folder that only its owner can read.
         unfinished.chmod(0o755)
         with contextlib.suppress(OSError):  # another process was faster
             unfinished.rename(folder)

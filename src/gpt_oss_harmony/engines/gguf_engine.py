@@ -93,6 +93,7 @@ class GgufEngine(LlamaCppEngine):
         threads = threads or thread_count(header.weights)
         options = xllamacpp.CommonParams()
         options.model.path = str(file)
+        # llama.cpp divides this context among its slots.
         options.n_ctx = plan.context_length * plan.max_requests
         options.n_parallel = plan.max_requests
         if plan.free is not None:
@@ -101,6 +102,7 @@ class GgufEngine(LlamaCppEngine):
         options.api_keys = [secrets.token_urlsafe(32)]
         options.cpuparams.n_threads = options.cpuparams_batch.n_threads = threads
         options.verbosity = _QUIET
+        # Only this engine uses the server: it needs no page, and no page may read it.
         options.ui = False
         options.cors_origins = ""
         options.no_perf = True
@@ -153,8 +155,10 @@ class GgufEngine(LlamaCppEngine):
         self, text: list[int], sampling: Sampling, matcher: Matcher
     ) -> SampledToken:
         """Sample until the matcher accepts a token; those that it did not accept are barred."""
+        # Each token is a request of its own, in which the same seed would draw the same number.
         seed = None if sampling.seed is None else sampling.seed + len(text)
         settings = replace(sampling, grammar=None, seed=seed)
+        # Without the cache, the whole text would be read again for each token.
         body = {**self.request_body(text, settings, 1), "cache_prompt": True}
         mask = int.from_bytes(matcher.bitmask(), "little")
         if mask.bit_count() <= _FEW:
@@ -174,6 +178,7 @@ class GgufEngine(LlamaCppEngine):
     async def close(self) -> None:
         """End the server; running requests end with an `EngineError`."""
         await super().close()
+        # No reference stays here, so that `_end` drops the last one.
         server, self._server = self._server, None
         if server is not None:
             await asyncio.to_thread(_end, [server])

@@ -179,6 +179,7 @@ def read_gguf_header(file: Path) -> GgufHeader:
     try:
         with file.open("rb") as opened:
             size = opened.seek(0, 2)
+            # `mmap` refuses an empty file, in words that name no remedy.
             if not size:
                 raise EngineError(f"{file} is empty; download it again")
             with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:

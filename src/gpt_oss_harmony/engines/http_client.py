@@ -63,6 +63,7 @@ class HttpClient:
         timeout: float = 300,
         pauses: Sequence[float] = _PAUSES,
     ) -> None:
+        # The URLs that SDKs take end in /v1, with which our paths begin.
         scheme, separator, rest = url.rstrip("/").removesuffix("/v1").partition("://")
         authority, slash, path = rest.partition("/")
         credentials, _, host = authority.rpartition("@")

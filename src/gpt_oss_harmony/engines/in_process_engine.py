@@ -116,6 +116,7 @@ class ModelThread(ABC):
             self._close(problem)
         except Exception as error:  # noqa: BLE001 - no request may wait for a thread that is over
             self.problem = problem = _failure(error)
+        # First, so that a request that comes now is refused, and does not wait for ever.
         self._is_over = True
         self._fail_all(problem)
 
@@ -194,6 +195,7 @@ class InProcessEngine(Engine):
         first, *rest = tokens
         scored = [SampledToken(first)]
         if rest:
+            # No token ends the text: it may have stop tokens in its midst.
             sampling = Sampling(temperature=0, logprobs=logprobs, stop_tokens=frozenset())
             stream = self._generate([first], sampling, len(rest), script=rest)
             async with contextlib.aclosing(stream):

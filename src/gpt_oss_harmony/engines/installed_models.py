@@ -223,6 +223,7 @@ def _of_manifest(folder: Path, manifest: Path, parts: tuple[str, ...]) -> Iterat
         layers = json.loads(manifest.read_text("utf-8"))["layers"]
         (layer,) = [layer for layer in layers if layer["mediaType"] == _MODEL_LAYER]
         digest, size = str(layer["digest"]).replace(":", "-"), int(layer["size"])
+        # The digest becomes part of a path, so it may be nothing else.
         if not re.fullmatch(r"sha256-[0-9a-f]{64}", digest):
             raise ValueError(digest)
     except (OSError, ValueError, KeyError, TypeError):

@@ -137,6 +137,7 @@ class _Reader(AnswerReader):
             tokens = self._with_lost(event["content"], tokens, event.get("tokens_predicted"))
         unused = list(details)
         for token in tokens:
+            # A token that was not sent, and was found by its bytes, has no details.
             detail = unused.pop(0) if unused and unused[0]["id"] == token else None
             self._received += 1
             reason = None

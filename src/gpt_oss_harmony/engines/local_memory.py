@@ -126,6 +126,7 @@ def _choices(given: int | None, longest: int, requests: int) -> Iterator[tuple[i
 
 def _cache(figures: ModelFigures, context: int, requests: int) -> int:
     of_token = 2 * _NUMBER * figures.kv_heads * figures.head_size
+    # Beside the window, llama.cpp keeps room for the tokens of a step.
     windowed = min(context, (figures.window or context) + _STEP)
     sliding = figures.layers - figures.full_layers
     return requests * of_token * (figures.full_layers * context + sliding * windowed)

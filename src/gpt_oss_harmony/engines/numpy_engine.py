@@ -89,6 +89,7 @@ def _of_folder(folder: Path) -> GptOss:
         if config.get("quantization_config") or config.get("quantization"):
             raise EngineError(f"the weights of {folder} are quantised; use another engine")
         files = sorted(folder.glob("model*.safetensors"))
+        # Stored as bfloat16, the weights are twice as large in float32.
         needed = 2 * sum(file.stat().st_size for file in files)
         free = available_memory()
         if free is not None and needed > free:
@@ -154,6 +155,7 @@ class NumpyBatching(ModelThread):
         parts: list[tuple[list[int], KeyValueCache]] = []
         room = _STEP_TOKENS
         for place in places:
+            # At least one: a running request gets its next token, however long other prompts are.
             count = min(len(place.unread), max(room, 1))
             parts.append((place.unread[:count], place.cache))
             place.unread = place.unread[count:]

@@ -203,6 +203,7 @@ class GptOss:
         for expert in set(chosen.ravel().tolist()):
             at, place = np.nonzero(chosen == expert)
             both = rows[at] @ layer.gate_up[expert] + layer.gate_up_bias[expert]
+            # The numbers of gate and up projection take turns, as Transformers stores them.
             gate = np.minimum(both[:, ::2], self._limit)
             up = np.clip(both[:, 1::2], -self._limit, self._limit)
             # The sigmoid of 1.702 times the gate, in a form that does not overflow.

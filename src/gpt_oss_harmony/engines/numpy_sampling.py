@@ -108,6 +108,7 @@ def _largest(row: Array, size: int) -> npt.NDArray[np.intp]:
         places = (blocks[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
         places = places[places < row.size]
     numbers = -row[places]
+    # By id first, so that the stable sort leaves equal numbers in the order of their ids.
     first = np.sort(np.argpartition(numbers, size - 1)[:size])
     return places[first[np.argsort(numbers[first], kind="stable")]]
 

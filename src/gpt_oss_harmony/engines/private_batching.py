@@ -269,6 +269,8 @@ class PrivateBatching:
                 arguments["logits_indices"] = torch.tensor(
                     [
                         index
+                        # `last` has a place for each request of the step, also for those that get
+                        # no token.
                         for request, end in zip(self._requests, last, strict=False)
                         for index in range(end - len(request.draft), end + 1)
                     ]
@@ -309,6 +311,7 @@ class PrivateBatching:
                 except Exception as fatal:
                     self._recovery.give_up(fatal)
                     raise
+                # As the replaced body does, so that the loop goes on.
                 return True
 
         return run_step_or_recover

@@ -59,6 +59,7 @@ class RepetitionDetector:
         self._hashes.append(value)
         if len(self._hashes) > self._longest:
             expired = self._hashes.popleft()
+            # The same hash may have come again since: then its later place stays.
             if self._positions[expired] == self._position - self._longest:
                 del self._positions[expired]
         return period if period and self._is_periodic(period) else 0

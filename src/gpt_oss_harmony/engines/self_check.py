@@ -148,6 +148,7 @@ class _FixedSteps:
     def choose(self, logits: torch.Tensor) -> list[list[int]]:
         """Return the fixed next tokens."""
         chosen = []
+        # There is a row for each request of the step, also for those that get no token yet.
         for request, row in zip(self._requests, logits, strict=False):
             kept = self.logits[request.name]
             kept.append(row.float().cpu().clone())

@@ -62,6 +62,7 @@ class _NextToken(LogitsProcessor):
         token = self._share(None if self._request is None else self._next(self._request, scores))
         self.is_finished = token is None
         scores = torch.full_like(scores, -torch.inf)
+        # `generate` takes some token in any case; after this one, `_Finished` stops it.
         scores[0, token or 0] = 0
         return scores
 

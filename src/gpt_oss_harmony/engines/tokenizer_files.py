@@ -88,6 +88,7 @@ def tokenizer_json() -> dict[str, Any]:
             "end_of_word_suffix": None,
             "fuse_unk": False,
             "byte_fallback": False,
+            # tiktoken, too, takes a word that is a token as a whole, and merges only other ones.
             "ignore_merges": True,
             "vocab": {text: token for token, text in enumerate(texts)},
             "merges": [(texts[left], texts[right]) for left, right in _merges(pieces)],

@@ -37,6 +37,7 @@ def choose_tokens(
 
     `logits` have the shape (completions, vocabulary) and the type float32; they are overwritten.
     """
+    # First, because penalties and grammars overwrite the logits, and these are the model's own.
     table = _LogprobTable(logits, samplers)
     _penalise(logits, samplers)
     problems = _apply_grammars(logits, samplers)
@@ -81,6 +82,7 @@ class _LogprobTable:
         """Return the log-probability of each row's token, and those of the likeliest."""
         logprobs: list[_Logprobs] = [(None, None)] * len(tokens)
         if self._rows:
+            # A row without a possible token has -1, which is no index.
             chosen = tokens[self._rows].clamp_min(0).unsqueeze(-1)
             own = self._logprobs.gather(1, chosen).squeeze(-1).tolist()
             columns = own, *(best.tolist() for best in self._largest)
@@ -136,6 +138,7 @@ def _apply_grammars(
     shared = min(scores.shape[1], limits.shape[1])
     if len(matchers) == len(samplers):
         torch.minimum(scores[:, :shared], limits[:, :shared], out=scores[:, :shared])
+        # A model may have more rows than the encoding has tokens; no grammar allows those.
         scores[:, shared:] = -torch.inf
     else:
         for row, limit in zip(matchers, limits, strict=True):
@@ -160,6 +163,7 @@ class _Settings(NamedTuple):
             for sampler in samplers
             for s in (sampler.sampling,)
         ]
+        # The random numbers have 53 bits, which float32 would round.
         columns = torch.tensor(rows, dtype=torch.float64, device=device)
         return cls(*columns.T.unsqueeze(-1))
 
@@ -260,6 +264,7 @@ def _sample_among_largest(scores: torch.Tensor, settings: _Settings) -> torch.Te
 
 def _largest(weights: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the largest weights of each row in order, and their tokens."""
+    # For so many, most blocks would be searched anyway.
     if size * _BLOCK * 4 > weights.shape[1]:
         values, ids = weights.topk(size)
         return values, ids

@@ -105,6 +105,7 @@ class TransformersEngine(InProcessEngine):
             is_whole=is_whole,
             is_checked=not on_cpu if self_check is None else self_check,
         )
+        # One after the other, `generate` takes a step for each token, forced or not.
         self.skips_forced = not isinstance(self._batching, SequentialGeneration)
 
     @classmethod
@@ -150,6 +151,7 @@ class TransformersEngine(InProcessEngine):
     ) -> MemoryPlan:
         """Divide the memory that the weights have left on the GPU."""
         if torch.cuda.is_available():
+            # What PyTorch keeps for later would not count as free.
             torch.cuda.empty_cache()
         device = find_machine().devices[self._model.device.index or 0]
         attention = str(self._model.config._attn_implementation)
@@ -211,6 +213,7 @@ class TransformersEngine(InProcessEngine):
                 TESTED_BATCHING[0],
                 f"{major}.{minor + 1}",
             )
+        # `prepare_for_cpu` may have set its own before the batching turned out to be unknown.
         if self._model.config._attn_implementation != attention:
             self._model.set_attn_implementation(attention)
         if has_own_attention:

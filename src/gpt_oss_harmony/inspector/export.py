@@ -194,6 +194,7 @@ class PythonProgram:
         listed = self.value(message.content)
         if author.name is None:
             return self._call("Message.from_role_and_contents", speaker, listed)
+        # No method makes a message of an author and several contents.
         return self._call("Message", author=speaker, content=listed)
 
     def value(self, value: Any) -> str:

@@ -91,6 +91,7 @@ def _reading(tokens: Sequence[int], body: ParseBody, *, strict: bool) -> Reading
             recorder.note()
         parser.process_eos()
         recorder.note_end()
+    # `OverflowError` is the reference's error for a number of more than 32 bits.
     except (TokenError, OverflowError) as problem:
         error = {
             "message": getattr(problem, "problem", str(problem)),

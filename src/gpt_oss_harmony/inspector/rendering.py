@@ -102,6 +102,7 @@ def _prompt(
         if kind is SegmentKind.STOP:
             message = chosen.messages[index]
             is_sampled = message.author.role is Role.ASSISTANT
+            # The prompt has the opening, unless the model goes on after a message of its own.
             first = start if continues or not is_sampled else start + len(OPENING)
             end = len(tokens)
             parts.append(MessageTokens(kept[index], start, first, body_start, end, is_sampled))
@@ -356,6 +357,7 @@ def _marked(
     if len(middle) * len(other_middle) > _LIMIT:
         yield "".join(middle), True
     else:
+        # By default, difflib ignores what is frequent among 200 pieces or more, such as spaces.
         matcher = SequenceMatcher(None, other_middle, middle, autojunk=False)
         for kind, other_from, other_to, own_from, own_to in matcher.get_opcodes():
             block = "".join(middle[own_from:own_to])

@@ -145,6 +145,7 @@ def _harmony(source: Mapping[str, Any] | list[Any], date: str | None) -> Inspect
 
 
 def _sampled(message: Message, tokens: object, field: str) -> Message:
+    # By `type`, because true is an instance of `int`, too.
     if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
         raise ConversationError("expected a list of token ids", field=field)
     encoding = load_harmony_encoding("HarmonyGptOss")

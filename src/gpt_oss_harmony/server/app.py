@@ -148,6 +148,7 @@ def create_app(
                 asyncio.ensure_future(BatchRunner(app, services).run()),
             ]
             yield
+            # Another ASGI server does not call `Services.shut_down` before this.
             await services.live_responses.end_all(shutting_down())
             await services.peers.close()
             await cancel_all(*upkeep)

@@ -83,6 +83,7 @@ class BatchRunner:
             while True:
                 with anyio.move_on_after(CHECK_SECONDS):
                     await self._services.new_batches.wait()
+                # Before the look, so that a batch that comes during it is seen by the next one.
                 self._services.new_batches.clear()
                 try:
                     await self._look()
@@ -113,6 +114,7 @@ class BatchRunner:
                 self._tasks[batch.id] = batch, end, task
 
     def _ended(self, id: str, task: asyncio.Task[None]) -> None:
+        # Another task may have taken its place: one that ends the batch.
         if id in self._tasks and self._tasks[id][2] is task:
             del self._tasks[id]
         if task.cancelled():
@@ -153,6 +155,7 @@ class BatchRunner:
 
         # With exceptions, an error in the application would stop the batch; this way it is a 500.
         transport = httpx2.ASGITransport(as_owner, raise_app_exceptions=False)
+        # No limit on time: a model may reason for minutes, and the batch has its own deadline.
         async with httpx2.AsyncClient(
             transport=transport, base_url="http://localhost", timeout=None
         ) as client:

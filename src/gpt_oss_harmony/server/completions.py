@@ -106,6 +106,7 @@ async def _choice(
                 scored = await services.engine.score(prompt.tokens, body.logprobs)
             reader.echo(prompt.echo, scored)
         if body.max_tokens == 0:
+            # The engine samples nothing before somebody reads `tokens`.
             metrics.finish(FinishReason.LENGTH)
             for event in reader.end():
                 yield event

@@ -210,6 +210,7 @@ def _associated_data(owner: str) -> bytes:
 
 
 def _signed_data(owner: str, fields: Sequence[str]) -> bytes:
+    # As JSON, no two lists of texts become the same bytes; `signed` sets them apart from items.
     return _associated_data(json.dumps(["signed", owner, *fields]))
 
 

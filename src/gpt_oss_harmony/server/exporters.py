@@ -57,7 +57,9 @@ def exported_telemetry(
     named = environment.get("OTEL_SERVICE_NAME") or "service.name=" in environment.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""
     )
+    # Without a name, the SDK writes `unknown_service`.
     resource = Resource.create({} if named else {SERVICE_NAME: "harmony"})
+    # They are shut down below; the SDK would do it again at exit, and warn of that.
     traces = TracerProvider(resource=resource, shutdown_on_exit=False)
     readers = []
     if "TRACES" in signals:

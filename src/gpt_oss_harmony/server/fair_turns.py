@@ -73,6 +73,7 @@ class FairSemaphore:
             self._forget(following, turn)
             if following in self._waiting:
                 self._waiting.move_to_end(following)
+            # A cancelled one leaves the queue by itself, but its task has not run yet.
             if not turn.cancelled():
                 self._give(following)
                 turn.set_result(None)

@@ -47,6 +47,7 @@ CONTENT: dict[int | str, dict[str, Any]] = {
 }
 """A file in the OpenAPI document."""
 
+# OpenAI's limit, and its default as well.
 _MOST = 10_000  # of one page
 
 
@@ -165,6 +166,7 @@ def _file_json(file: UploadedFile, request: Request) -> File | MessagesFile:
 
 # Uploads in parts
 
+# OpenAI's API gives the same time.
 _HOUR = 60 * 60  # in which an upload must be completed
 
 

@@ -136,5 +136,6 @@ def _described(error: BaseException) -> str:
         lines.append(f"{kind}{said}")
         for frame in reversed(traceback.extract_tb(cause.__traceback__)):
             lines.append(f"  {frame.name} ({frame.filename}:{frame.lineno})")
+        # The chain that Python itself would print.
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return "\n".join(lines)

@@ -87,6 +87,7 @@ class VllmNames(Collector):
                 yield renamed
 
 
+# A label has a series for each value, and clients write any keyword into a schema.
 _KEYWORDS = {"not", "oneOf", "if", "contains", "uniqueItems", "pattern", "format", "propertyNames"}
 _KEYWORDS |= {"dependencies", "dependentRequired", "dependentSchemas", "unevaluatedProperties"}
 _WAITS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)  # seconds

@@ -112,6 +112,9 @@ class Peers:
         finally:
             del self._calls[call]
             if not has_ended:
+                # A task of its own, as this generator may be closed by a cancellation, which an
+                # `await` would not survive. The set keeps the task: the event loop has only a weak
+                # reference to it.
                 leaving = asyncio.ensure_future(self._leave(server_id, call))
                 self._leaving.add(leaving)
                 leaving.add_done_callback(self._leaving.discard)
@@ -136,6 +139,7 @@ class Peers:
             if task_of_asker is not None:
                 task_of_asker.cancel()
         elif message["call"] in self._calls:
+            # Parts that arrive after their reader has left are dropped.
             self._calls[message["call"]].put_nowait(message)
 
     async def _respond(self, sender: str, call: int, request: Mapping[str, Any]) -> None:
@@ -161,6 +165,7 @@ class PostgresChannel:
     """
 
     def __init__(self, url: URL, server_id: str) -> None:
+        # Here psycopg reads the URL, not SQLAlchemy: it takes no `+psycopg` in the scheme.
         self._url = url.set(drivername="postgresql").render_as_string(hide_password=False)
         self._shown = url.set(query={}).render_as_string(hide_password=True)
         self._id = server_id
@@ -180,6 +185,7 @@ class PostgresChannel:
     async def send(self, server_id: str, message: str) -> None:
         """Send a message in pieces, all in one transaction."""
         number, name = next(self._numbers), _channel(server_id)
+        # The message is JSON in ASCII, so each of its characters is a byte.
         pieces = [message[start : start + _PIECE] for start in range(0, len(message), _PIECE)]
         rows = [
             (name, f"{self._id} {number} {left} {piece}")

@@ -45,6 +45,7 @@ def prepare_turn(request: TurnRequest, context_length: int | None = None) -> Pre
     `ContextLengthError` for a prompt that leaves no room in `context_length` tokens.
     """
     try:
+        # A completion needs room for one token.
         prompt = request.prompt(None if context_length is None else context_length - 1)
     except PromptLengthError as error:
         raise ContextLengthError(error.length, error.most_tokens + 1) from None

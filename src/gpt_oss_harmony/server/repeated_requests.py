@@ -48,6 +48,7 @@ class RequestKey:
             if isinstance(part, RequestBody):
                 part = json_text(part.model_dump(exclude_unset=True))
             data = part if isinstance(part, bytes) else str(part).encode("utf-8", "replace")
+            # With its length, so that the end of one part is not the beginning of the next.
             digest.update(b"%d:%s" % (len(data), data))
         return [Claim(f"key {self._key}", digest.hexdigest())]
 

@@ -33,6 +33,7 @@ from .services import Services
 if TYPE_CHECKING:
     from .telemetry import CompletionSpan, Operation
 
+# Requests have smaller seeds, and so have all of their choices.
 _SEEDS = 2**63
 
 _Item = TypeVar("_Item")
@@ -126,6 +127,7 @@ async def engine_slot(
                 async with aclosing(stream) as tokens:
                     yield EngineSlot(tokens, metrics)
             except EngineError as error:
+                # A `ValueError` is about the request itself, whether the server ends or not.
                 if services.admission.is_closed and not isinstance(error, ValueError):
                     raise shutting_down() from error
                 raise

@@ -37,6 +37,7 @@ Operation: TypeAlias = Literal["chat", "text_completion"]
 _PROVIDER = "harmony"  # the conventions have no name for such a server
 _MAX_NAME = 100  # characters of the name of a tool, which the model wrote
 
+# The bounds of histograms, as the conventions advise them for each metric.
 _REQUESTS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 _OPERATIONS = tuple(0.01 * 2**power for power in range(14))
 _FIRST_TOKENS = (
@@ -64,6 +65,7 @@ class Telemetry:
         self.duration = self._histogram("gen_ai.server.request.duration", "s", _OPERATIONS)
         self.first_token = self._histogram("gen_ai.server.time_to_first_token", "s", _FIRST_TOKENS)
         self.next_tokens = self._histogram("gen_ai.server.time_per_output_token", "s", _NEXT_TOKENS)
+        # The conventions count tokens at clients only; they have no such metric for servers.
         self.tokens = self._histogram("gen_ai.client.token.usage", "{token}", _TOKENS)
         self.tool_duration = self._histogram("gen_ai.execute_tool.duration", "s", _OPERATIONS)
         self.recoveries = self._meter.create_counter(
@@ -83,6 +85,7 @@ class Telemetry:
         """Make the span of a request, below that of its client; it is current until this ends."""
         parent = propagate.extract(headers)
         attributes = {
+            # `_OTHER` is the conventions' word for a method that they do not know.
             "http.request.method": method.upper() if method != "other" else "_OTHER",
             "url.scheme": scope.get("scheme", "http"),
             "network.protocol.version": scope.get("http_version", "1.1"),

@@ -48,6 +48,7 @@ def _read_authority(text: str, scheme: str) -> _Authority | None:
     match = _AUTHORITY.fullmatch(text)
     if match is None:
         return None
+    # With the dot of the root at its end, a name is the same.
     host = match["host"].lower().removesuffix(".").strip("[]")
     port = int(match["port"]) if match["port"] else None
     return _Authority(host, None if port == _DEFAULT_PORTS.get(scheme) else port)
@@ -64,6 +65,7 @@ def is_loopback(host: str) -> bool:
         address = ip_address(host)
     except ValueError:
         return host == "localhost"
+    # Older Pythons do not count ::ffff:127.0.0.1 among the loopback addresses.
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return (mapped or address).is_loopback
 

@@ -30,6 +30,7 @@ class ChatRequest(ConstraintFields):
 
     messages: list[dict[str, Any]] = Field(min_length=1)
     stream_options: StreamOptions | None = None
+    # The bounds of this and of `top_logprobs` are those of OpenAI's API.
     n: int | None = Field(default=None, ge=1, le=128, description="The number of choices.")
     max_completion_tokens: int | None = Field(default=None, ge=1)
     max_tokens: int | None = Field(

@@ -160,6 +160,7 @@ class CompletionsWriter:
         try:
             return data.decode()
         except UnicodeDecodeError:  # a part of a character
+            # OpenAI's API has this form for a token whose bytes are no text.
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
 
 

@@ -69,6 +69,7 @@ class OutputConfig(RequestSettings):
 class MessagesRequest(SamplingFields):
     """A request for a message."""
 
+    # Anthropic's API has the same limit.
     messages: list[dict[str, Any]] = Field(min_length=1, max_length=100_000)
     system: str | list[dict[str, Any]] | None = Field(
         default=None, description="Instructions: a text, or text blocks."

@@ -45,6 +45,7 @@ _REASONS: Mapping[Ending, StopReason] = {
     Ending.STOP_TEXT: "stop_sequence",
     Ending.LIMIT: "max_tokens",
     Ending.CONTEXT: "model_context_window_exceeded",
+    # Anthropic's API has no word for it; `stop_detail` names it.
     Ending.REPETITION: "max_tokens",
 }
 
@@ -167,6 +168,7 @@ class MessagesWriter:
             for thought in self._held:
                 yield from self._thinking(thought, thought.text)
         if begun.kind is not ItemKind.REASONING:
+            # Before an answer, it is not needed: later prompts leave it out.
             self._held.clear()
         if begun.kind.is_call:
             call: dict[str, Any] = {"id": begun.call_id, "name": begun.full_name, "input": {}}

@@ -85,6 +85,7 @@ class OllamaRequest(RequestBody):
             "include_reasoning": False if self.think is False else None,
             "continue_final_message": self._continues(),
             "logprobs": self.logprobs,
+            # Chat Completions refuses them where `logprobs` is not true.
             "top_logprobs": self.top_logprobs if self.logprobs else None,
         }
         if isinstance(self.format, dict):

@@ -173,6 +173,7 @@ class ResponsesRequest(ConstraintFields):
     def _names_its_input(cls, data: Any) -> Any:
         """Refuse a misspelt `input`, which may be left out only where a conversation is named."""
         has_input = not isinstance(data, Mapping) or "input" in data
+        # The two texts differ only where a field has a similar name.
         if has_input or missing_field("input", data) == missing_field("input", ()):
             return data
         missing = InitErrorDetails(type="missing", loc=("input",), input=data)
@@ -274,6 +275,7 @@ class CompactionRequest(ResponsesRequest):
 
 # Conversations
 
+# OpenAI's limit.
 _MAX_ITEMS = 20  # in one request
 
 Items: TypeAlias = Annotated["list[dict[str, Any]]", Field(max_length=_MAX_ITEMS)]

@@ -55,6 +55,7 @@ export function announce(message) {
 
 /** @param {string} text */
 function copyBySelection(text) {
+  // While a dialog is open, nothing outside of it can be selected.
   const host = document.querySelector("dialog[open]") ?? document.body;
   const carrier = element("textarea", { class: "offscreen", value: text });
   const focused = document.activeElement;

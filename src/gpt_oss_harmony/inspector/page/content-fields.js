@@ -72,6 +72,7 @@ function textField(text, place, change) {
   return element("textarea", {
     class: "text",
     dir: "auto",
+    // What users write may be in another language than the page.
     lang: "",
     rows: 1,
     value: text,

@@ -175,6 +175,7 @@ export class Editor {
     if (conversation === undefined) return;
     // The browser's Back leads to the request again.
     history.pushState(null, "");
+    // The conversation has the date, and the server refuses one beside it.
     const { date: _, ...options } = this.#state.get().options;
     this.#state.set({ source: /** @type {any} */ (conversation), form: "harmony", options });
   }

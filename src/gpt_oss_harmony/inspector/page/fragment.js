@@ -40,6 +40,7 @@ export async function unpack(packed) {
     const { done, value } = await reader.read();
     if (done) break;
     size += value.length;
+    // A short link can unpack to any size.
     if (size > LARGEST) throw new Error("it holds more than 16 MiB");
     text += decoder.decode(value, { stream: true });
   }
@@ -71,6 +72,7 @@ export function urlWith(c, tab) {
 /** @param {Uint8Array} bytes */
 function toBase64Url(bytes) {
   let binary = "";
+  // In pieces, because a call takes only so many arguments.
   for (let start = 0; start < bytes.length; start += 0x8000) {
     binary += String.fromCharCode(...bytes.subarray(start, start + 0x8000));
   }

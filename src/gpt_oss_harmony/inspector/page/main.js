@@ -250,6 +250,7 @@ window.addEventListener("pageshow", (event) => {
 });
 document.documentElement.lang = language;
 document.body.dataset.drop = phrase("Drop a conversation, a request, a test vector or tokens");
+// First, because it decides who answers the calls of the page.
 await usePython();
 readSettings();
 readLocation();

@@ -198,5 +198,6 @@ async function serviceWorker() {
     console.info("The page is not kept for use without a network:", error);
     return;
   }
+  // It keeps the list of Python's files, which the page loads next, only once it has control.
   if (container.controller === null) await controlled;
 }

@@ -161,6 +161,7 @@ export class StepControls {
     if (this.#place === this.#count) this.move(0);
     this.#play.textContent = phrase("Pause");
     let last = performance.now();
+    // A frame is shorter or longer than a token's time, so parts of tokens are carried over.
     let owed = 0;
     /** @param {number} now */
     const frame = (now) => {

@@ -68,5 +68,6 @@ function inNextLine(index, step, { size, elementOf }) {
 
 /** @param {HTMLElement} token */
 function placeOf(token) {
+  // A token that breaks over two lines has a rectangle in each; it stands where it begins.
   return token.getClientRects()[0] ?? token.getBoundingClientRect();
 }

@@ -126,6 +126,7 @@ export function decodeRuns(tokens, from, decoded) {
     }
     decoded.delete(index);
     for (const byte of fromHex(tokens.bytes[index] ?? "")) {
+      // In UTF-8, every later byte of a character begins with the bits 10.
       const isFirst = (byte & 0xc0) !== 0x80;
       if (isFirst) finish();
       if (character.length === 0) owner = index;

@@ -400,6 +400,7 @@ export class TokenView {
     for (let index = start; index < end; ) {
       while (position + 1 < this.#spans.length && this.#spanOf(position).end <= index) position += 1;
       const span = this.#spans[position];
+      // At least one token, whatever the spans are: otherwise this would not end.
       const last = span === undefined ? end : Math.max(index + 1, Math.min(span.end, end));
       const className = `segment ${span?.className ?? ""}`.trimEnd();
       const segment = element("span", { class: className, title: span?.title });
@@ -606,6 +607,7 @@ export class TokenView {
 
 /** @returns {IntersectionObserverInit} what is within some screens of the window, or of its box */
 function near() {
+  // A root margin counts at the window alone; for a box that scrolls, there is the scroll margin.
   const margin = "600px 0px";
   return /** @type {IntersectionObserverInit} */ ({ rootMargin: margin, scrollMargin: margin });
 }

@@ -142,6 +142,7 @@ export class TurnView {
   #draw(tokens, { spans, rows }) {
     const before = this.#shown;
     this.#shown = { spans, rows, count: tokens.ids.length };
+    // Read before the new tokens make the box higher.
     const { scrollTop, scrollHeight, clientHeight } = this.#box;
     const isAtEnd = scrollHeight - scrollTop - clientHeight < NEAR_END;
     if (rows.length === before.rows.length && goesOn(before, this.#shown)) {
@@ -238,6 +239,7 @@ function shadeOf(logprob) {
 /** @param {number} logprob */
 function percent(logprob) {
   const value = Math.exp(logprob) * 100;
+  // With three digits, everything from 99.95 on would read as 100.
   const places = value >= 99.95 ? 4 : 3;
   if (value < 0.001) return `< ${phrase("{value} %", { value: 0.001 })}`;
   return phrase("{value} %", { value: digits(value, { minimumSignificantDigits: places, maximumSignificantDigits: places }) });

@@ -169,6 +169,8 @@ class ApiKeys:
         checked = self._checked  # before `_recent`: `check_recent` replaces that first
         found, caller = self._recent.get(hash_key(key), (0.0, None))
         now = self._clock()
+        # `0 <=`: after the clock was set back, earlier look-ups are in the future and would stay
+        # valid.
         is_recent = any(0 <= now - moment < _REMEMBERED for moment in (found, checked))
         return caller if is_recent else None
 

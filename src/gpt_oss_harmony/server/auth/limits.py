@@ -194,6 +194,7 @@ class SharedKeyLimiter:
     async def close(self) -> None:
         """Wait until all requests that ended are noted."""
         self._is_closing = True
+        # Where the database is away, these fail now, and the server ends all the same.
         await asyncio.gather(*self._ending, return_exceptions=True)
 
 

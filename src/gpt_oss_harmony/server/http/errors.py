@@ -280,8 +280,10 @@ def error_response(error: ApiError, scope: Scope) -> JSONResponse:
     """Write an error as a response, in the form of the client's API."""
     headers = {}
     if error.retry_after is not None:
+        # In whole seconds; with 0, clients would come again at once.
         headers["Retry-After"] = str(max(1, round(error.retry_after)))
     if error.status == 401:
+        # RFC 9110 requires it beside a 401.
         headers["WWW-Authenticate"] = "Bearer"
     body: Mapping[str, Any] = error.body()
     if speaks_messages(scope):

@@ -97,6 +97,7 @@ class DecodedBodies:
                 is_last = not message.get("more_body", False)
             async with self._turn:
                 body = decoder.decode(message.get("body", b""), is_last=is_last)
+                # Within the turn: other tasks run between the pieces of two bodies as well.
                 await asyncio.sleep(0)
             return {**message, "body": body, "more_body": decoder.has_more or not is_last}
 
@@ -122,6 +123,7 @@ class _Gzip:
     """A decoder of gzip; that of `zlib` returns the input that it has not read."""
 
     def __init__(self) -> None:
+        # 16 is zlib's sign for the format gzip.
         self._gzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
         self.needs_input = True
 
@@ -167,6 +169,7 @@ class _BodyDecoder:
         decoded = b""
         try:
             if (data or self.has_more) and not self._decoder.eof:
+                # One byte more than there is room for: if it comes, the body is too large.
                 decoded = self._decoder.decompress(data, min(self._room + 1, _PIECE))
                 data = b""
         except _DECODING_ERRORS:
@@ -218,6 +221,7 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, _Result]) 
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
+        # nginx's number for this; only the log and the metrics show it.
         raise ApiError(499, "the client disconnected", code="client_closed_request")
     finally:
         await cancel_all(*tasks)
@@ -230,4 +234,5 @@ async def cancel_all(*tasks: asyncio.Future[Any]) -> None:
     if not all(task.done() for task in tasks):
         await asyncio.wait(tasks)
     for task in tasks:
+        # Otherwise asyncio logs each error that nobody has asked for.
         task.cancelled() or task.exception()

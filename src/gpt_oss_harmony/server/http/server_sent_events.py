@@ -197,6 +197,8 @@ class EventStream(StreamingResponse):
                     if batch:
                         await write(self._encode(batch))
                     elif has_begun and self._ping:
+                        # Not before the first event: until then, an error still gets a status of
+                        # its own.
                         await write(self._ping)
                     await self._log.pause(_PACE)
         except Exception as error:

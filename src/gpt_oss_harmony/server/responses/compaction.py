@@ -95,6 +95,7 @@ def compacted_items(
         gone = {index for group in groups[:number] for index in group}
         return [item for index, item in enumerate(kept) if index not in gone]
 
+    # Bisected, because each count goes through the whole prompt.
     fewest = bisect_left(
         range(len(groups)), True, key=lambda number: count(without(number)) <= budget
     )
@@ -155,6 +156,7 @@ def _cut(content: Any, limit: int) -> Any:
             return content
         head, tail = tokens[: limit * 2 // 3], tokens[len(tokens) - limit // 3 :]
         note = f"\n[... {len(tokens) - len(head) - len(tail):,} tokens left out ...]\n"
+        # A token may end within a character, and the rest of it is left out.
         return encoding.decode(head, "ignore") + note + encoding.decode(tail, "ignore")
     if not isinstance(content, list):
         return content

@@ -98,6 +98,7 @@ def run_response(services: Services, plan: ResponsePlan) -> ResponseRun:
     effects = _ServerEffects(services, plan)
     run = ResponseRun(writer, rules, effects)
     effects.run = run
+    # Begun now, so that a later failure is the end of a response whose id its client has.
     if plan.is_background:
         run.announce()
     services.live_responses.add(run)
@@ -158,6 +159,8 @@ class _ServerEffects:
             try:
                 return await services.store.responses.finish(plan.owner, plan.id, **fields)
             except StoreError as error:
+                # Not a subclass: those name a fault of this response, or a full disk, and not an
+                # absence.
                 is_away = type(error) is StoreError
                 if not is_away or services.admission.is_closed or clock() >= last_try:
                     raise

@@ -53,6 +53,7 @@ def _of_response(services: Services, owner: str, id: str) -> History:
     except NotFoundError:
         raise ApiError(
             400,
+            # The status, the words and the code are those of OpenAI's API.
             f"Previous response with id {id!r} not found.",
             param="previous_response_id",
             code="previous_response_not_found",
@@ -125,6 +126,7 @@ def _is_repetition(item: Mapping[str, Any], stored: HistoryItem) -> bool:
     has_no_text = not (item.get("content") or item.get("encrypted_content"))
     if item.get("type") == stored.item["type"] == "reasoning" and has_no_text:
         return True  # the client did not send its text, but the server has it
+    # Without either, the stored item gives the prompt nothing that the sent one lacks.
     return bool(stored.tokens or stored.messages) and _gist(item) == _gist(stored.item)
 
 

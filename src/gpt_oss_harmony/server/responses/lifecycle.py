@@ -68,6 +68,7 @@ async def start_response(
     if not (plan.is_stored or plan.claims):
         return StartedResponse(plan, run_response(services, plan))
     held = ExitStack()
+    # The request runs until its beginning is stored, even if its client has gone before.
     held.enter_context(caller.usage.held())
 
     async def begin() -> ResponseRun:

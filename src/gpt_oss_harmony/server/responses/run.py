@@ -353,6 +353,7 @@ class ResponseRun:
                 self.error = None if self._rules.is_announced else problem_of_store
                 end = writer.end("failed", usage, error=_error_json(problem_of_store))
                 self._effects.keep(end)
+        # Only now: nobody may read an end that is not stored, or that another one replaces.
         writer.response = end.response
         self.log.add(end.event)
 

@@ -53,6 +53,8 @@ def _message_lengths(turn: TurnRequest) -> list[int]:
         lengths[segment.message] += len(segment.tokens)
     for index, message in enumerate(messages):
         if isinstance(message, SampledMessage):
+            # The sample does not have `<|start|>assistant`, two tokens that the prompt has before
+            # it.
             lengths[index] = len(message.sampled_tokens) + 2
     return lengths
 

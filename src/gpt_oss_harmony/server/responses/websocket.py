@@ -118,6 +118,8 @@ class _Connection:
             finally:
                 self._take_bytes(-taken)
             sockets = self._services.sockets.held(self._caller.owner)
+            # The more connections a key has, the slower is each, so that all together are as fast
+            # as one.
             await asyncio.sleep(_MESSAGE_SECONDS * sockets)
 
     async def _in_turn(
@@ -217,6 +219,8 @@ class _Connection:
                 async for name, text in (event async for batch in batches for event in batch):
                     if name in _ENDS:
                         has_ended = True
+                        # Before the event is sent: the client may continue the response as soon as
+                        # it reads it.
                         self._remember(started)
                     await self._send_text(text, lane)
         finally:

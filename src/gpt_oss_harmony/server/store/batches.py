@@ -87,6 +87,8 @@ class Batches(DescribedRows[Batch]):
             ).all():
                 server = row.server_id
                 if server != here:
+                    # To end a batch takes no place at the engine, so a cancelled one waits for no
+                    # other.
                     if row.owner in busy and row.status != "cancelling":
                         continue
                     if server is not None and not lease.is_gone(connection, server):
@@ -110,6 +112,7 @@ class Batches(DescribedRows[Batch]):
         """Store an answer, unless the batch has ended or was deleted."""
         running = (batches.c.id == id) & batches.c.status.in_(_RUNNING)
         with self._database.writing() as connection:
+            # Locked until the answer is stored: `finish` counts the answers under the same lock.
             if connection.execute(select(batches.c.id).where(running).with_for_update()).first():
                 values = {"batch_id": id, **vars(result)}
                 connection.execute(insert(batch_results).values(**values))
@@ -160,6 +163,7 @@ class Batches(DescribedRows[Batch]):
                 return True
             if connection.execute(number).scalar_one() != sum(batch.state["counts"]):
                 return False
+            # Anthropic's results name their requests, so the names stay when the bodies go.
             left: list[BatchRequest] = [(name, {}) for name, _ in requests] if files is None else []
             change = {"status": batch.status, "state": batch.state, "requests": left}
             connection.execute(update(batches).where(which).values(**change, server_id=None))

@@ -171,6 +171,7 @@ class Containers(OwnedRows[StoredContainer]):
                 visible(self._server.now()),
             )
         ).one()
+        # Where no response uses it, the query still has one row, of NULLs.
         if used.created_at is not None:
             return StoredContainer(id, owner, "auto", idle_minutes=None, **used._mapping)
         sessions = conversation_sessions
@@ -243,6 +244,7 @@ class ContainerFiles:
         self._quota = quota
         self._uploads = Uploads(database, server, quota)
 
+    # `builtins`, because `list` is a method of this class.
     def add(self, response_id: str, files: Sequence[NewFile]) -> builtins.list[ContainerFile]:
         """Store files of a running response. Raises `NotFoundError` if it was deleted.
 
@@ -266,6 +268,7 @@ class ContainerFiles:
             for file in files
         ]
         with adding, changing_files(self._database, owner) as connection:
+            # Again, and locked: it may have been deleted since its owner was read.
             if connection.execute(query.with_for_update(read=True)).first() is None:
                 raise NotFoundError("response", response_id)
             of_response = container_files.c.response_id == response_id

@@ -115,6 +115,7 @@ class Database:
             )
         self._writer = self.engine.execution_options(**{_WRITES: True})
         self._open_writing = threading.local()  # the transaction of each thread
+        # By thread: on a full disk, other threads must not write meanwhile.
         self._deleting = threading.local()
         self._reserve: Reserve | None = None
         if not self.is_sqlite:
@@ -179,6 +180,8 @@ class Database:
             self.is_full = False
             return
         if self.is_full:
+            # Deleted rows leave their pages in the file; until these are freed, the disk stays
+            # full.
             self.delete(self.free_space)
         self.is_full = not self._reserve.fill()
         if self.is_full:
@@ -246,6 +249,7 @@ class Database:
         )
         with self.reading() as connection:
             tables = list(connection.exec_driver_sql(query).scalars())
+        # PostgreSQL refuses VACUUM inside a transaction.
         alone = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         with self.errors_named(), alone.connect() as connection:
             for table in tables:
@@ -264,6 +268,7 @@ class Database:
         if is_memory:
             engine = create_engine(
                 _MEMORY,
+                # A second connection would open a second, empty database.
                 poolclass=StaticPool,
                 hide_parameters=True,
                 connect_args={"check_same_thread": False},
@@ -279,6 +284,8 @@ class Database:
             event.listen(engine, "do_connect", self._open_existing)
         else:
             try:
+                # A restart of PostgreSQL leaves dead connections in the pool, which the ping
+                # replaces.
                 return create_engine(
                     self.url, pool_size=_CONNECTIONS, pool_pre_ping=True, hide_parameters=True
                 )
@@ -305,6 +312,7 @@ class Database:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = open_private(path)
+            # A mistyped path may name a file of another kind, whose rights are not ours to change.
             is_ours = os.read(file, len(_SQLITE)) in (b"", _SQLITE)
             os.close(file)
             self._file = _identity(path)
@@ -356,6 +364,7 @@ class Database:
 
 def _is_full(error: BaseException | None) -> bool:
     """Return whether an error of a driver means a full disk."""
+    # By the words of SQLite, because errors of Python 3.10 have no code.
     return getattr(error, "sqlstate", None) == _DISK_FULL or (
         isinstance(error, sqlite3.OperationalError) and "disk is full" in str(error)
     )
@@ -385,6 +394,7 @@ def deletion(
 def lock_key(name: str) -> int:
     """Return the key of a PostgreSQL lock for a name; it is the same at all servers."""
     digest = hashlib.sha256(f"harmony {name}".encode()).digest()
+    # An advisory lock of PostgreSQL is named by a signed integer of 64 bits.
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
@@ -440,9 +450,12 @@ def _read_url(text: str | Path | None) -> URL:
 def _configure_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # otherwise sqlite3 begins transactions by its own rules
     for pragma in (
+        # Before WAL, which writes the first page: SQLite then ignores another `auto_vacuum`.
         "auto_vacuum = INCREMENTAL",  # for a new file: free_space can give its space back
         "journal_mode = WAL",
+        # Under WAL, NORMAL could lose the last transactions when the power fails.
         "synchronous = FULL",
+        # SQLite checks none of them unless each connection asks for it.
         "foreign_keys = ON",
         "secure_delete = ON",  # overwrite deleted data
     ):
@@ -482,6 +495,8 @@ def migrate(database: Database) -> None:
         context = MigrationContext.configure(connection)
         current = context.get_current_revision()
         if current is None:
+            # A database without a revision has no table of ours: to look for each would only take
+            # time.
             METADATA.create_all(connection, checkfirst=False)
         elif current not in {step.revision for step in steps.walk_revisions()}:
             raise StoreVersionError(
@@ -491,6 +506,7 @@ def migrate(database: Database) -> None:
             )
         missing = list(steps.iterate_revisions("head", current)) if current else []
         with Operations.context(context):
+            # Alembic lists the newest first.
             for step in reversed(missing):
                 step.module.upgrade()
         is_changed = current is None or bool(missing)

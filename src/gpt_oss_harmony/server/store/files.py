@@ -213,6 +213,7 @@ class PartialUploads(OwnedRows[PartialUpload]):
             completed_by = about.pop("completed_by", None)
             file = UploadedFile(owner=owner, container_id=None, **about)
             if upload.status != "completed":
+                # In this transaction, so that no upload is completed without `completed_by`.
                 upload = self.end(id, owner, file, parts, md5)
                 described = {**about, "completed_by": request}
                 mine = update(uploads).where(uploads.c.id == id)
@@ -255,6 +256,7 @@ class PartialUploads(OwnedRows[PartialUpload]):
                     raise UploadError(f"{problem}; name every part once, in order")
                 hashes = [found[part].hash for part in parts]
                 data = b"".join(read_content(connection, owner, hash) for hash in hashes)
+                # Where FIPS forbids MD5, Python still has it for what is no matter of security.
                 if md5 not in (None, hashlib.md5(data, usedforsecurity=False).hexdigest()):
                     raise UploadError("the parts have another md5; upload them again")
                 insert_file(connection, file, data)

@@ -220,6 +220,8 @@ class Claims(ExpiringRows):
             yield
             return
         with self._database.writing() as connection:
+            # Otherwise two repetitions at once would both find no claim, and the second insertion
+            # would fail.
             self._database.lock(connection, lock_key(f"claims {owner}"))
             for claim in wanted:
                 this = (claims.c.owner == owner, claims.c.name == claim.name)

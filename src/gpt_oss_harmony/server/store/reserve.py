@@ -91,6 +91,7 @@ class TableReserve:
                 size = _MARGIN if found else _BYTES
                 run(f"DROP TABLE IF EXISTS {name}")
                 run(f"CREATE UNLOGGED TABLE {name} (filler bytea)")
+                # Otherwise PostgreSQL compresses these zeros, and reserves next to nothing.
                 run(f"ALTER TABLE {name} ALTER filler SET STORAGE EXTERNAL")
                 run(
                     f"INSERT INTO {name} SELECT decode(repeat('00', {_ROW_BYTES}), 'hex') "

@@ -154,6 +154,7 @@ class ToolSessions:
                 and_(table.c.response_id == response_id, table.c.tool == tool)
                 for tool, response_id in newest.items()
             )
+            # Without `False`, no condition at all would select the rows of every response.
             rows_of_chain = connection.execute(select(table).where(or_(False, *used))).all()
             began = select(chain.c.conversation_id).order_by(chain.c.age.desc()).limit(1)
             conversation_id = connection.execute(began).scalar()

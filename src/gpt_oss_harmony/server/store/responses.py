@@ -278,6 +278,7 @@ class Responses:
         items = (
             item_columns(response_items)
             .join(chain, response_items.c.response_id == chain.c.id)
+            # `input` sorts before `output`.
             .order_by(chain.c.age.desc(), response_items.c.direction, response_items.c.position)
         )
         with self._database.reading() as connection:
@@ -394,6 +395,7 @@ def _fail(connection: Connection, server_id: str, problem: str, *which: ColumnEl
     rows = connection.execute(select(responses.c.id, responses.c.body).where(running)).all()
     error = {"code": "server_error", "message": problem}
     for row in rows:
+        # To both databases the body is plain text, so no query could change a field of it.
         body = {**row.body, "status": "failed", "error": error}
         change = update(responses).where(running, responses.c.id == row.id)
         connection.execute(change.values(status="failed", body=body))

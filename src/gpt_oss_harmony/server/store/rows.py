@@ -141,6 +141,8 @@ class OwnedRows(ExpiringRows, Generic[_Record]):
         keys = (self.table.c.created_at, self.table.c.id)
         query = query.order_by(*(key.asc() if is_ascending else key.desc() for key in keys))
         query = query.execution_options(yield_per=_BATCH)
+        # What `is_wanted` looks at is inside of JSON, where no query sees it: the loop stops
+        # instead.
         if is_wanted is None:
             query = query.limit(limit + 1)
         found: list[_Record] = []

@@ -128,6 +128,7 @@ class _PostgresLease(Lease):
         return connection
 
     def is_gone(self, connection: Connection, server_id: str) -> bool:
+        # Kept until the transaction ends, so that the server cannot come back in between.
         taken = text("SELECT pg_try_advisory_xact_lock(:key)")
         return bool(connection.execute(taken, {"key": lock_key(f"server {server_id}")}).scalar())
 

@@ -184,6 +184,8 @@ class Store:
                 f"'pg_dump --format custom --file {path}'"
             )
         try:
+            # `VACUUM INTO` also fills an empty file; one that it makes itself can be read by
+            # others.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except OSError as error:
             raise StoreError(

@@ -256,6 +256,7 @@ def answered_requests(
         if request_id in run:
             repeated += [request_id] if item["approve"].value else []
             continue
+        # The stored one first, because a client may have changed the one that it sends.
         question = find(request_id) or asked.get(request_id)
         if question is None or question.item.get("type") != _REQUEST:
             problem = f"no approval was requested under the id {request_id!r:.80}"
@@ -263,6 +264,7 @@ def answered_requests(
         call = _call_of(question, functions, item["approval_request_id"], is_signed)
         if item["approve"].value:
             approved.append(ApprovedCall(call, request_id))
+            # So that a second answer to the same request does not run the call again.
             run.add(request_id)
             continue
         reason = item["reason"].optional_text()
@@ -287,6 +289,7 @@ def _call_of(
     """Return the call of an approval request, in the model's own words if they are stored."""
     asked = JsonField(question.item, field.path)
     fields = [asked[name].text() for name in ("server_label", "name", "arguments")]
+    # Only items of the store have messages; what a client sends needs the signature.
     if not (question.messages or is_signed(field.text().removeprefix("mcpr_"), fields)):
         raise field.error(
             "no model of this server asked for this call with this API key, or the request was "
