@@ -46,6 +46,7 @@ class Refusal:
         return GrammarError(self.problem, remedy=self.remedy, pointer=rule.pointer_to(self.keyword))
 
 
+# Compared by identity: constraints are atoms, and states are known by their sets of atoms.
 @dataclass(eq=False)
 class Constraints:
     """The keywords of one schema object, except those that refer to others; None if missing.

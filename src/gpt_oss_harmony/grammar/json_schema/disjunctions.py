@@ -116,6 +116,7 @@ class Disjunctions:
         """Return schemas that replace those of a `oneOf`; no two of them hold at once."""
         negations = self._negations
         if overlap.tag is not None:
+            # With the tag written out, its constants set the schemas apart (`_default_tag`).
             tagged = self._document.add({"required": [overlap.tag]}, origin.pointer)
             return [negations.joined([schema, tagged], origin) for schema in schemas]
         apart: list[Term] = []
@@ -131,6 +132,7 @@ class Disjunctions:
                     [{"type": types}, negations.negation(excluded, origin)], origin
                 )
                 spend(20)
+                # Values of other types cannot satisfy both schemas, so they need no negation.
                 joined.append({"anyOf": [{"type": rest}, negation]} if rest else negation)
             apart.append(negations.joined(joined, origin))
         return apart

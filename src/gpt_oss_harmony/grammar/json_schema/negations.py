@@ -87,6 +87,7 @@ class Negations:
         errors: list[GrammarError] = []
         pointer, is_old = self._document.pointer(schema), self._document.is_old
         rule = read_constraints(schema, pointer, errors.append, is_old=is_old)
+        # What cannot be read is left out elsewhere, which allows more. Here it would allow less.
         if errors:
             return [_refused("", origin)]
         terms = [*self._of_constraints(rule, origin), *self._of_others(schema, origin)]
@@ -126,6 +127,7 @@ class Negations:
             terms.append(_term("array", origin, fewest_items=len(rule.prefix) + 1))
         elif rule.items not in (None, True, {}):
             terms.append(_refused("array", origin))
+        # Where `minContains` is missing, `contains` requires one match.
         counted: Schema = {"type": "array", "contains": rule.contains, "minContains": 0}
         counts: list[Schema] = []
         if rule.contains is not None and rule.fewest_matches:

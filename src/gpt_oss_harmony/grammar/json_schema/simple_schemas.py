@@ -181,6 +181,7 @@ class Frame:
 
     def _lists_plain_values(self, schema: Schema, keywords: set[str]) -> bool:
         """Return whether a schema lists values of its types, which the engine can write."""
+        # Drafts 3 and 4 do not know `const`; the longer path reads the draft.
         if not keywords <= {"enum", "type"} and (
             not keywords <= {"const", "type"} or "/draft-0" in self._dialect
         ):
@@ -426,6 +427,7 @@ def _constants(schema: JsonValue) -> list[JsonValue]:
 
 def _is_plain_value(value: JsonValue) -> bool:
     if isinstance(value, str):
+        # Others may need an escape that the grammar does not allow.
         return value.isprintable()
     return value is None or (isinstance(value, int) and abs(value) <= COUNT_LIMIT)
 
