@@ -282,6 +282,7 @@ class Browser(Tool[BrowserSession]):
     def _show(
         self, session: BrowserSession, page: Page, first: int = 0, num_lines: int = -1
     ) -> str:
+        # It may fail, and the session must then stay as it is.
         view = write_view(page, len(session.views), first, num_lines)
         session.show(page)
         return view

@@ -173,6 +173,7 @@ class Page(BaseModel):
 
     def line_at(self, offset: int) -> int:
         """Return the line that contains the character at `offset` of the text."""
+        # No span ends there, so the pair comes after the line that begins at the offset.
         return max(0, bisect_right(self._spans, (offset, len(self.text) + 1)) - 1)
 
     def plain_lines(self, first: int, last: int) -> list[str]:

@@ -132,6 +132,7 @@ class ReadingProcesses:
         return ReadPage(**response["page"])
 
     async def _run(self, request: bytes, address: str) -> dict[str, Any]:
+        # The empty path is the current folder.
         paths = [path for path in sys.path if path]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-c", _PROGRAM, *paths, str(Path(__file__).parent)),

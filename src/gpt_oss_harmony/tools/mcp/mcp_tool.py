@@ -134,6 +134,7 @@ def make_listing(name: str, description: str | None, tools: Iterable[ListedTool]
         about = tool.description or tool.title or ""
         declared = ToolDescription.new(clean, about, tool.input_schema)
         try:
+            # Tried now, because a schema that cannot be written would make every prompt fail.
             tool_declaration(declared)
         except HarmonyError as error:
             notes.append(f"the schema of {tool.name!r:.100} is left out: {error}")

@@ -85,6 +85,7 @@ def _check_shape(message: bytes) -> None:
     if b"\\" in message:
         # Backslashes first: a quote behind an escaped backslash ends its text.
         plain = message.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # A value has at most four quotes: two of its name, and two of its own.
     if plain.count(b'"') > 4 * MAX_VALUES:
         raise ReplyError(f"it has more than {MAX_VALUES:,} values")
     # Every other part is inside of a text.
@@ -265,6 +266,7 @@ async def command_transport(
         for task in working:
             task.cancel()
         await asyncio.gather(*working, return_exceptions=True)
+        # Shielded, because a server must end although its user was cancelled.
         await asyncio.shield(_end(process))
 
 
@@ -348,6 +350,7 @@ async def _check_body(response: httpx2.Response) -> None:
         id = None
     events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     response.stream = _CheckedBody(body, id, events=events)
+    # Compressed bytes would be unpacked before anything bounds them.
     if response.headers.pop("content-encoding", "identity") != "identity":
         raise httpx2.DecodingError("the server compresses its reply, although it must not")
 

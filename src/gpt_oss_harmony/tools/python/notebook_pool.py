@@ -204,6 +204,7 @@ class NotebookPool:
         counts = self._counts()
         if counts.total() < self._settings.notebooks:  # another call has the turn
             return end, None
+        # At once only from an owner who keeps at least as many notebooks as the other then has.
         until = {
             notebook: notebook.last_use
             + (counts[notebook.owner] <= counts[owner] + 1) * self._settings.settled_seconds
@@ -260,6 +261,7 @@ class NotebookPool:
             await asyncio.gather(self._retiring, return_exceptions=True)
         await asyncio.gather(*self._tasks)
         for notebook in list(self._notebooks.values()):
+            # First, so that a call in progress gives its lock up.
             notebook.end(_CLOSED)
             async with notebook.lock:
                 await self._drop(notebook)
