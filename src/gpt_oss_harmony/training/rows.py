@@ -564,6 +564,7 @@ class RowDates:
         if self.days == 1:
             return self.first.isoformat()
         text = json.dumps(row, sort_keys=True, default=str)
+        # Not `hash`, which differs from process to process.
         digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
         return (self.first + timedelta(int.from_bytes(digest, "big") % self.days)).isoformat()
 

@@ -279,6 +279,7 @@ class _Work:
         shards: dict[int, Shard] = {}
         for job in jobs:
             done = read_shard(job.number, self.state)
+            # While keys are written, no duplicates are known that a shard could be made without.
             if done is not None and (job.with_keys or done.duplicates == job.duplicates):
                 shards[job.number] = done
         missing = [job for job in jobs if job.number not in shards]

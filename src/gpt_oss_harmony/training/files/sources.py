@@ -402,6 +402,7 @@ def _jsonl_rows(chunk: Chunk, row_bytes: int) -> Iterator[SourceRow]:
     """Read the lines that begin in the chunk; their numbers count empty lines, too."""
     with _opened(chunk.copy or chunk.path) as file:
         if chunk.start:
+            # One byte early, so that a line which begins exactly at the start is kept.
             file.seek(chunk.start - 1)
             _skip_line(file, chunk.end)  # the end of the line before
         number = 0
