@@ -357,6 +357,8 @@ def _conversation_of(
         message = messages[index]
         if source is None or message.author.role is not Role.ASSISTANT:
             continue
+        # A message of a chat may become reasoning, a text and calls; its channel is that of the
+        # text.
         channel = given[source].get("channel")
         if channel is not None and message.recipient is None and message.channel != "analysis":
             message.with_channel(channel)

@@ -204,6 +204,7 @@ def higher(
     """Return the stricter of two lower bounds."""
     if left is None or right is None:
         return left or right
+    # Of two equal numbers, the excluded one is greater as a pair, and stricter.
     return max(left, right)
 
 

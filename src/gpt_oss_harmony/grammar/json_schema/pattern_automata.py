@@ -319,6 +319,7 @@ def plain_patterns(pattern: str, pointer: str) -> list[str]:
         listed = wanted if pattern[index + 2] == "=" else unwanted
         listed.append(f"^(?:{pattern[index + 3 : end]})")
         index = end + 1
+    # With a `|` outside of all groups, they are look-aheads of the first alternative only.
     if index == 1 or _group_end(f"({pattern[index:]}", 0, sign="|") <= len(pattern) - index:
         return [pattern]
     wanted.append(f"^{pattern[index:]}")
@@ -328,6 +329,7 @@ def plain_patterns(pattern: str, pointer: str) -> list[str]:
         raise GrammarError(error.problem, remedy=error.remedy, pointer=pointer) from None
     if None in selected:
         return [pattern]
+    # `[]` matches nothing: the look-ahead excludes every text.
     return [*wanted, *(text for texts in selected for text in texts or ["[]"])]
 
 

@@ -321,6 +321,7 @@ class _Reader:
             return _CONTROLS[sign]
         if sign == "c" and following.isascii() and following.isalpha():
             self._index += 1
+            # The place of the letter in the alphabet, as in `\cA` for U+0001.
             return ord(following) % 32
         return self._identity(sign)
 

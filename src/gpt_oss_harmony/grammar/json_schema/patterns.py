@@ -56,6 +56,7 @@ def rust_pattern(pattern: str, pointer: str) -> str:
     if pattern in ENGINE_PATTERNS:
         return ENGINE_PATTERNS[pattern]
     try:
+        # Cached for all schemas, so its error has no pointer yet.
         return _rust_pattern(pattern)
     except GrammarError as error:
         raise GrammarError(error.problem, remedy=error.remedy, pointer=pointer) from None

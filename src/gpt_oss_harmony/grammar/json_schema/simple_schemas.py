@@ -217,6 +217,7 @@ class Frame:
             self._targets[id(target)] = known
             self._deepest = max(outer, self._deepest)
         elif level + known.height > _LEVEL_LIMIT:
+            # It is written once, but it nests deeper here than where it was met first.
             raise _NotSimpleError
         known.places.append({})
         return known.places[-1]
@@ -437,6 +438,7 @@ def _are_plain_bounds(schema: Schema, lowest: str, highest: str, least: int, mos
     before = least
     for keyword in (lowest, highest):
         bound = schema.get(keyword, before)
+        # Not `isinstance`: for Python, `true` is an integer.
         if type(bound) is not int or not before <= bound <= most:
             return False
         before = bound

@@ -115,6 +115,7 @@ def _citation(mark: re.Match[str], session: BrowserSession) -> Citation | None:
     if not page.forgotten:
         last = len(page.lines) - 1
         spans = ((int(span[1]), int(span[2] or span[1])) for span in _LINES.finditer(mark[2] or ""))
+        # A model may write the ends in the other order, or cite beyond the last line.
         ordered = ((min(span), min(max(span), last)) for span in spans)
         lines = tuple(span for span in ordered if span[0] <= span[1])
     cited = _cited(page, session, lines)
@@ -136,6 +137,7 @@ def _cited(
     if not lines:
         return None
     first, last = lines[0]
+    # Each result begins with its link, so a line is of the last link up to it.
     numbers = page.links_in(0, first)[-1:] or page.links_in(first, last)[:1]
     if not numbers:
         return None

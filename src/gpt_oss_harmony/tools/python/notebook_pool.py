@@ -132,6 +132,7 @@ class NotebookPool:
         if self._retiring is None:
             self._retiring = asyncio.create_task(self._retire())
         task = asyncio.create_task(self._refill())
+        # The event loop itself keeps only a weak reference to a task.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return notebook

@@ -149,6 +149,7 @@ def prepare(
 def _check_folder(out: Path, source: Path | RemotePath) -> None:
     if isinstance(source, Path) and out.resolve() == source.resolve():
         raise OutputFolderError(f"{out} is the input itself; give another folder for the output")
+    # Its shards would be rows of the input when the preparation goes on.
     if isinstance(source, Path) and out.resolve().is_relative_to(source.resolve()):
         raise OutputFolderError(f"{out} is inside {source}; give a folder elsewhere for the output")
     if out.exists() and not out.is_dir():

@@ -85,6 +85,7 @@ class Layout:
     def begin_block(self, *, gap: bool = True) -> None:
         """End the block before, and begin a new one after a blank line if there is a `gap`."""
         self._flush()
+        # A block at the start of an item stays in the line of its marker.
         self._gap = self._gap or (gap and not self._marker)
 
     def begin_heading(self, level: int) -> None:

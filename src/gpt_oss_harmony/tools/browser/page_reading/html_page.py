@@ -250,6 +250,7 @@ class _Writer:
         if reference is None or label is None:
             return _nothing
         inline = self.layout.inline
+        # The label loses the spaces at its ends, which separate it from the words beside it.
         inline.add(" " if label[:1].isspace() else "")
         inline.add_verbatim(self.links.mark(label, reference))
         inline.add(" " if label[-1:].isspace() else "")
