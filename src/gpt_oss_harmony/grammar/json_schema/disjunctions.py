@@ -66,6 +66,7 @@ class Disjunctions:
         disjunctions = list(self._listed(schema, pointer))
         if "not" in schema:
             terms = self._negations.terms(schema)
+            # Without a term, no value violates the schema, so none is left.
             disjunctions.append(Disjunction(child_pointer(pointer, "not"), "not", terms or [False]))
         if "if" in schema and ("then" in schema or "else" in schema):
             holds, fails = self.cases(schema, pointer)
@@ -149,6 +150,7 @@ class Disjunctions:
         terms: list[Term] = [Constraints(rule.pointer, frozenset(TYPES) - {"array"})]
         longest = rule.most_items
         ends = [end for end in (most, longest) if end is not None]
+        # No array can have so many items that match, so only other values are left.
         if rule.contains is False or fewest > min(ends, default=fewest):
             return terms
         if rule.contains in (True, {}):

@@ -152,6 +152,7 @@ class ReadingProcesses:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+        # At its limits of processor time and memory, it ends in this way.
         if process.returncode != 0:
             raise ToolError(f"cannot show {address}: it takes too long to read, or is too large")
         response: dict[str, Any] = json.loads(output)

@@ -281,6 +281,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     ways: tuple[Callable[[], None], ...] = (process.terminate, process.kill)
     if os.name == "posix":
         ways = tuple(partial(os.killpg, process.pid, n) for n in (signal.SIGTERM, signal.SIGKILL))
+    # The last way is followed by another wait.
     for end in (*ways, None):
         with anyio.move_on_after(_ENDING_SECONDS):
             await process.wait()

@@ -116,6 +116,7 @@ class Layout:
     def end_item(self) -> None:
         """End an item; the next one follows without a blank line."""
         self._flush()
+        # An empty item has written nothing; its marker must not stand before the next block.
         self._marker = ""
         self._gap = not self._lists
 
