@@ -78,6 +78,7 @@ def find_citations(text: str, session: BrowserSession) -> list[Citation]:
 def markdown_link(citation: Citation) -> str:
     """Write a citation as a Markdown link in parentheses, with the domain as its text."""
     address = _NOT_IN_ADDRESS.sub(lambda match: quote(match[0], safe=""), citation.url)
+    # The form of the browser of openai/gpt-oss, without the spaces that it adds.
     return f"([{domain_of(citation.url) or citation.title}]({address}))"
 
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from ... import HarmonyEncodingName, load_harmony_encoding
 from ..tool import ToolError
 
+# This and the next one are those of the browser of openai/gpt-oss, as is the form of a view.
 WIDTH = 80
 """The most characters of a line."""
 

@@ -36,6 +36,7 @@ MAX_BYTES = 16 << 20
 """The largest message: a call's files, at most 10 MiB, are larger in Base64."""
 MAX_VALUES = 20_000
 """The most commas and brackets of a message, outside of its texts."""
+# pydantic reads 201 levels. A reply beyond that would be no message, and its call would wait on.
 MAX_DEPTH = 180
 """The most arrays and objects inside one another."""
 

@@ -241,6 +241,7 @@ class _Writer:
         text = node.text().strip()
         if node.css_first("a[href]") is not None or not _RAISED.fullmatch(text):
             return _nothing
+        # As the browser of openai/gpt-oss writes them.
         self.layout.inline.add_verbatim(("^{" if node.tag == "sup" else "_{") + text + "}")
         return None
 
