@@ -36,6 +36,7 @@ class Pipeline:
 
     def __init__(self, model: str, options: Mapping[str, Any]) -> None:
         self._loop = asyncio.new_event_loop()
+        # A daemon, so that a pipeline that nobody closes does not keep the program from ending.
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         try:

@@ -91,6 +91,7 @@ def with_sampled_tokens(
     result: list[Message] = []
     for message, end in zip(messages, ends, strict=True):
         sampled = list(tokens[start:end])
+        # The prompt has the opening of the first message; the model has sampled the others.
         if tuple(sampled[:2]) == OPENING:
             del sampled[:2]
         if sampled and sampled[-1] not in STOP_TOKENS:
@@ -185,6 +186,7 @@ def prompt_segments(
         if not isinstance(message, SampledMessage):
             yield segment
         elif segment.kind is SegmentKind.HEADER:
+            # These are the tokens of the whole message, whose other segments are left out.
             tokens, header = message.tokens_in_prompt()
             for kind, run in (
                 (SegmentKind.HEADER, tokens[:header]),

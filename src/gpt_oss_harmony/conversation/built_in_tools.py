@@ -216,4 +216,5 @@ def read_code(text: str) -> str:
             codes = (given.get(key) for key in ("code", "input"))
             text = next((code for code in codes if isinstance(code, str)), text)
     fenced = _FENCE.fullmatch(text)
+    # With a fence inside, it may be several pieces of code with text between them.
     return fenced[1] if fenced is not None and "```" not in fenced[1] else text

@@ -17,6 +17,7 @@ def refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+# `ReadObject` has a `get` of its own, which notes the reading.
 _field_of = dict.get
 
 _CLOSE = 0.8  # "typ" is "type", "test" is not "text"

@@ -94,6 +94,7 @@ def _read_content(raw: object) -> object:
     kind = raw.get("type")
     if kind is None:
         fits = (c for c in _CONTENT_TYPES.values() if raw.keys() <= c.model_fields.keys())
+        # An empty object would fit each of them.
         content_class = next(fits, None) if raw else None
     else:
         content_class = _CONTENT_TYPES.get(kind) if isinstance(kind, str) else None

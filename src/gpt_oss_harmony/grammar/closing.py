@@ -63,6 +63,7 @@ def way_to_the_end(matcher: Matcher) -> list[int] | None:
     short = _way(matcher, WAY_LIMIT, long_tokens=False)
     if short is not None and len(short) <= RESERVE:
         return short
+    # Where a length is required, longer tokens than the fillers reach it in fewer.
     long = _way(matcher, WAY_LIMIT if short is None else len(short), long_tokens=True)
     return short if long is None else long
 
@@ -283,6 +284,7 @@ class ClosingMatcher:
         """Return how many values the next token may begin; look for the way again if it matters."""
         most = _MOST_OPENERS if self._value > 0 else 0
         if self._since and not self.is_finished and self._room() <= most * self._value:
+            # The way may have stayed open beside it, and asking costs less than another search.
             if self._matcher.count_allowed(self.way) < len(self.way):
                 self.way = way_to_the_end(self._matcher) or []
             self._since = self._grown = 0
@@ -314,6 +316,7 @@ class ClosingMatcher:
         openers = self._openers()
         if openers >= _MOST_OPENERS and not self.is_closing:
             return self._matcher.bitmask()
+        # The way's next token always stays: with it, the turn can still be ended in time.
         mask = 1 << self.way[0]
         if not self.is_closing and (openers >= 1 or not self._in_header):
             whole = int.from_bytes(self._matcher.bitmask(), "little")
@@ -329,6 +332,7 @@ class ClosingMatcher:
             self.way = self.way[1:]
         else:
             self._since += 1
+            # A token of a header may choose a call, and with it all that its schema requires.
             openers = max(_openers().get(token, 0), int(self._in_header))
             self._grown += openers * self._value + self._step
         if token >= FIRST_SPECIAL:

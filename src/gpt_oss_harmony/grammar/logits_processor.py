@@ -109,6 +109,7 @@ class GrammarLogitsProcessor:
         before = self._generated.to(generated.device)
         length = before.shape[1]
         if before.shape[0] == generated.shape[0] and torch.equal(generated[:, :length], before):
+            # The usual step, in which each row has only grown.
             for row, tokens in zip(self._rows, generated[:, length:].tolist(), strict=True):
                 row.take(tokens)
         else:

@@ -183,6 +183,8 @@ class Matcher:
         """Take tokens up to the first that is not allowed; return how many were taken."""
         valid = _before_unknown(tokens)
         taken = 0
+        # The limit holds for the numbers of JSON. In a text, where letters are allowed too, digits
+        # are free.
         for place in large_numbers(self._tokens, valid) if self._limits_numbers else ():
             taken += self._take(valid[taken:place])
             if taken < place or not is_allowed(self._engine_mask(), text_token()):
@@ -294,6 +296,7 @@ class Matcher:
 
     def _drop_compiled(self) -> None:
         entry = _compiled.get(self._grammar)
+        # Another matcher of this grammar may have compiled it anew already.
         if entry is not None and entry[1] is self._compiled:
             _compiled.discard(self._grammar)
 
@@ -349,6 +352,7 @@ def fill_bitmasks(matchers: Iterable[tuple[int, MaskSource]], bitmasks: NDArray[
         rows, words = bitmasks.shape
         _executor.unsafe_compute_mask_ptr(work, bitmasks.ctypes.data, 4 * words, rows)
     for (row, matcher), (_, of_grammar) in zip(unfinished, plain, strict=True):
+        # `bitmask` forbids numbers that are too large, and recovers from an error of the engine.
         if of_grammar is None or of_grammar._matcher.is_error():
             bitmasks[row] = memoryview(matcher.bitmask()).cast("i")
 

@@ -59,6 +59,7 @@ def refused_after(tokens: Sequence[int], mask: bytes) -> Sequence[int]:
     """Return the tokens of a mask that would make the number at the end of a turn too large."""
     number = _open_number(reversed(tokens))
     is_short = len(number) < _SURE and "e" not in number.lower()
+    # Where a pattern forbids the `a` in a text, only the body shows that this is one.
     if is_short or is_allowed(mask, text_token()) or open_text(tokens) is not None:
         return ()
     return _refused(number)
@@ -136,6 +137,7 @@ def _refused(number: str) -> tuple[int, ...]:
 
 def _may_follow(number: str, piece: str) -> bool:
     """Return whether a number that is open may go on with a piece."""
+    # After a sign, a point or an `e`, a digit must still come.
     if len(number) >= _LONGEST and number[-1].isdigit():
         return False
     text = number + piece

@@ -230,6 +230,8 @@ def _rest(rule: TextRule, begun: str) -> str | None:
                 missing = max([rule.shortest - longer, *rests])
                 if after not in origins and missing < inf:
                     origins[after] = state, character
+                    # By the length of the whole rest; of equal ones the furthest first. The count
+                    # comes before the state because sets have no order.
                     heappush(waiting, (missing - taken + 1, taken - 1, len(origins), after))
     except (TooLargeError, GrammarError):
         return None

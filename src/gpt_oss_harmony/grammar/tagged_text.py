@@ -139,6 +139,7 @@ class _Writer:
             )
             if not trigger or not isinstance(begin, str):
                 raise _error(f"{child}/begin", "it starts with no trigger", "add a trigger")
+            # The text before the tag ends with the trigger, so this part is written already.
             rest = _literal(begin.removeprefix(trigger), child_pointer(child, "begin"))
             rest = f"{rest} {self._rest_of_tag(tag, child, level)}".strip()
             by_trigger.setdefault(trigger, []).append(rest)
@@ -149,6 +150,7 @@ class _Writer:
         any_tag = self._rule(" | ".join(tags))
         needs_tag = bool(wanted.get("at_least_one"))
         if stops:
+            # Text without a tag has no end that could be found, so nothing may follow it.
             return any_tag if needs_tag or not is_last else f"({any_tag} | TEXT)"
         return f"{any_tag}{'+' if needs_tag else '*'} TEXT"
 
@@ -169,6 +171,7 @@ def _leaf(wanted: Mapping[str, Any], pointer: str) -> str:
         raise _error(pointer, f"the {kind} is missing", "send it as text")
     if kind == "regex":
         return text_rule(TextFormat("regex", definition), pointer)
+    # Rules of Lark have one colon.
     return text_rule(TextFormat("gbnf" if "::=" in definition else "lark", definition), pointer)
 
 

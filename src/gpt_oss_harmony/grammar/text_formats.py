@@ -59,6 +59,7 @@ def text_rule(text_format: TextFormat, pointer: str) -> str:
         problem = _too_deep(definition)
         try:
             definition = "" if problem else gbnf_to_lark(definition)
+            # The translator begins with this line, which `_problem` refuses.
             definition = definition.replace("%llguidance {}", "", 1)
         except Exception as error:  # noqa: BLE001 - for an unknown rule it raises just that
             problem = f"it is not GBNF: {error}"

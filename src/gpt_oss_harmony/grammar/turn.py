@@ -205,6 +205,7 @@ def _compiling(
             fewest = middle + 1
         else:
             most = middle
+    # Only those of the outlines that stay: the search has written more of them.
     schemas.errors += (error for found in errors[:most] for error in found)
     return with_outlines(most)
 
@@ -253,6 +254,7 @@ def _before(options: TurnOptions) -> list[Part]:
     most = options.reasoning_messages
     if most is None or not options.reasoning:
         return [Repeat(Choice(names) if len(names) == 2 else names[0])]
+    # Only reasoning is counted: preambles may stand before it and behind each of its messages.
     reasoning, *preambles = names
     following = tuple(map(Repeat, preambles))
     bounded = Sequence((reasoning, *following)) if following else reasoning
@@ -344,6 +346,7 @@ def _call(
         constrained = Special(CONSTRAIN), Literal("json")
         header = Special(CHANNEL), Literal(f"commentary{recipient} "), *constrained
     else:
+        # The format guide has calls of built-in tools on `analysis`.
         header = Special(CHANNEL), Literal(f"analysis{recipient} code")
     name = f"body_{index}"
     yield f"call_{index}", Sequence((*header, Special(MESSAGE), RuleName(name), Special(CALL)))

@@ -65,6 +65,7 @@ def find_violations(
             violations += _violations(text, call.schema, f"tools/{call.recipient}#")
         elif message.recipient is None and message.channel == "final" and formats:
             of_formats = (_violations(text, schema, pointer) for pointer, schema in formats)
+            # Those of the format that the answer nearly follows; none if it follows one.
             violations += sorted(of_formats, key=len)[0]
     return violations
 

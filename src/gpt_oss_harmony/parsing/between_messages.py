@@ -141,6 +141,7 @@ def add_whole_message(parser: ParserState, header: Header, text: str, ending: in
     if ending == NO_TOKEN:
         parser.incomplete = True
     note_call(parser, ending)
+    # After `note_call`, which may find that the message is a call.
     mend(parser, ending)
     parser.last_stop = ending
     parser.close_message()

@@ -150,6 +150,7 @@ def _wait_in_call(parser: ParserState, token: int) -> None:
     if is_header and not parser.held_json.in_string:
         _give_up_call(parser)
     elif token < FIRST_SPECIAL:
+        # The signs of JSON are ASCII, so half a character may be replaced.
         text = parser.tokenizer.decode_bytes([token]).decode("utf-8", "replace")
         if not parser.held_json.depth and text.lstrip()[:1] not in ("", "{", "["):
             parser.phase = Phase.OPEN_CODE

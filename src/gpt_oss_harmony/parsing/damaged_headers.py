@@ -356,6 +356,7 @@ def _message_in_first_words(parser: ParserState, token: int) -> None:
 
 def _go_on_with_header(parser: ParserState) -> None:
     """Go on with the header although ``<|message|>`` came; the body is suspended."""
+    # The space keeps the body's first word apart from the header's last.
     begun = [*parser.opening, *parser.tokenizer.encode_ordinary(" ")]
     held = parser.held
     parser.held = []

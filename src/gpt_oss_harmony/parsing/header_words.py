@@ -277,6 +277,7 @@ def find_tool(word: str, tools: AbstractSet[str]) -> NamedTool | None:
         tool = _whole_name(word[: match.start()], tools)
         if tool in tools and tool is not None:
             return NamedTool(tool, match[0])
+        # The tool's own name may end in such a word, so shorter ends are tried, too.
         match = _GLUED_TYPE.search(word, match.start() + 1)
     bare = word.lstrip(QUOTES)
     end = _NAME_END.search(bare)

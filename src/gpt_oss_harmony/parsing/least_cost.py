@@ -203,6 +203,8 @@ class _Reader:
             yield from path.having(Edit.TO_SPELLED, text).filled("recipient", tool.name)
             return
         yield from self._authored(path, word)
+        # Prose may contain `final` or the name of a tool, but no special token stands before them
+        # there.
         if word.marker is not None or not path.after_prose:
             yield from self._channelled(path, word)
             yield from self._named_tool(path, word)
@@ -311,6 +313,7 @@ class _Reader:
             glued = tool.behind.isascii() and (tool.behind[0].isalpha() or tool.behind[0] == "<")
             path = path.having(Edit.TOOL_GLUED if glued else Edit.TOOL_WITH_DIRT, written)
         kinds = (*KNOWN_TYPES, *CHANNELS)
+        # What ends in `<|constrain|>json` also ends in `json`.
         kind = max((kind for kind in kinds if tool.behind.endswith(kind)), key=len, default=None)
         for longer in path.filled("recipient", tool.name):
             yield longer._replace(content_type=longer.content_type or kind)
@@ -444,9 +447,11 @@ class _End(NamedTuple):
 def _best(ends: list[_End]) -> tuple[Reading, int | None]:
     best = min(ends, key=lambda end: end.rank)
     path, header, body = best
+    # Other edits that lead to the same header and body are no competitors.
     others = (end.path.cost for end in ends if (end.header, end.body) != (header, body))
     margin = round(min(others, default=path.cost + MOST_MARGIN) - path.cost, 6)
     edits = tuple(edit for edit, _ in path.made)
+    # Of the path: the header may have its channel only by default.
     is_certain = path.channel in CHANNELS or header.recipient is not None
     reading = Reading(header, path.notes, edits, round(path.cost, 6), margin, "", is_certain)
     return reading, body
@@ -561,6 +566,7 @@ def read_unfinished(
     """
     headers = {index for index in range(len(pieces)) if _is_header(pieces, index, tools)}
     pieces = [Piece(marker, without_loops(text, tools).text) for marker, text in pieces]
+    # One word more than are read shows whether the header goes on.
     words = _without_loops(body_words(pieces, tools), tools, most=MOST_WORDS + 1, only_known=True)
     reader = _Reader(role, tools, after_call=after_call, unfinished=True)
     steps = reader.paths(words[:MOST_WORDS])

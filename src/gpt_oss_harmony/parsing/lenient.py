@@ -47,6 +47,7 @@ def _close(parser: ParserState, token: int) -> None:
     if parser.flush_character():
         parser.recover(RecoveryKind.INVALID_UTF8, "\ufffd")
     note_call(parser, token)
+    # After `note_call`, which may find that the message is a call.
     mend(parser, token)
     parser.last_stop = token
     parser.close_message()

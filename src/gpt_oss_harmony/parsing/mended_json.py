@@ -116,7 +116,9 @@ _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "„": "“", "‘": "’
 _COLONS = ":=："
 _COMMAS = ",;，、"
 
+# Prose with a quote or a closing bracket may itself be a part of the JSON.
 _BEFORE = re.compile(r"[^{\[\"}\]]*")
+# Counts in these patterns are bounded, so that hostile text is read in linear time.
 _NAME = (
     r'(?:"(?:[^"\\\n]|\\.){0,200}"' + r"|'[^'\n]{0,200}'"
     r'|[“‘][^”’\n]{0,200}[”’]|[^\W\d][\w$-]{0,200}"?|\d+)'
@@ -405,6 +407,9 @@ class _Reader:
 
     def _check_string(self, made: list[Mend], opening: str, escapes: str) -> None:
         """Refuse mends of one string that together may mean several things."""
+        # Quotes inside a string come in pairs; one without its partner may be the end of the
+        # string. In `C:\Users\new`, nobody knows whether `\n` is a line break or begins the name of
+        # a folder.
         is_odd = opening == '"' and made.count(Mend.QUOTES) % 2
         if is_odd or ("\\" in escapes and escapes.strip("\\")):
             raise _UnclearError
@@ -440,6 +445,7 @@ class _Reader:
             rest = text[at:]
         if not rest.strip():
             return
+        # Behind `x = {…}` or `print({…}`, more code may change the value or have others.
         is_repeated = text[len(before) : at].strip() == rest.strip()
         is_code = before.rstrip()[-1:] in ("=", "(") and rest.strip(" \n\t);`")
         if not is_repeated and (is_code or not _AFTER.match(rest)):

@@ -140,7 +140,9 @@ class PartialJson:
             try:
                 at = self._read(text, at, deltas)
             except JsonTextError as error:
+                # The reading methods count from the beginning of their piece.
                 error.position += self._position
+                # A whole value with something behind it is no JSON after all.
                 self.is_complete = False
                 self.problem = error
                 if self._whole is None:
@@ -164,6 +166,8 @@ class PartialJson:
                 return self._root
         self._check()
         if self._read == self._read_number and not self._containers:
+            # `_end_number` takes the digits. They must come back if the number is not complete yet,
+            # because more text may follow.
             digits = list(self._text)
             try:
                 self._end_number(self._position, [])
@@ -195,6 +199,8 @@ class PartialJson:
             container: dict[str, Any] | list[Any] = {} if character == "{" else []
             self._put(container)
             self._containers.append(container)
+            # The type of the last key says what the innermost container is: an index is that of a
+            # list.
             self._keys.append("" if character == "{" else 0)
             self._may_close = True
             self._read = self._read_key if character == "{" else self._read_value
@@ -280,6 +286,7 @@ class PartialJson:
         if part is not None:
             self._text.append(part[0])
             return part.end()
+        # What ends a number is no part of it: the next method reads that character again.
         self._end_number(at, deltas)
         return at
 
@@ -298,6 +305,8 @@ class PartialJson:
         at = _after_space(text, at)
         if at < len(text) and text[at] != ":":
             raise _unexpected(text, at, "a colon")
+        # At the end of a piece, the position returned is one too far, which only ends `feed`'s
+        # loop.
         self._read = self._read_value if at < len(text) else self._read_colon
         return at + 1
 
@@ -333,6 +342,7 @@ class PartialJson:
         container, key = self._containers[-1], self._keys[-1]
         if isinstance(container, dict):
             container[str(key)] = value
+        # An open string of a list is put again whenever somebody reads `value`.
         elif isinstance(key, int) and key < len(container):
             container[key] = value
         else:

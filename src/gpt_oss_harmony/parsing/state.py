@@ -288,6 +288,7 @@ class ParserState:
         self.splits = NO_SPLIT_TOKENS
 
     def __getstate__(self) -> dict[str, Any]:
+        # Tokens that were only counted have left their incomplete character in `splits`.
         self.read_counted()
         values = {name: getattr(self, name) for name in ParserState.__slots__}
         # These tables are shared by all parsers of a process: a copy looks them up again.
@@ -545,6 +546,7 @@ class ParserState:
 
     def add_message(self, header: Header, text: str) -> None:
         """Append a message to the result."""
+        # Asked again, because a repair in the body or at its end counts as well.
         header = self.permitted(header)
         self.ends.append(len(self.received))
         self.messages.append(message_of(header, text))
@@ -601,6 +603,7 @@ def decode_next(partial: bytes, data: bytes) -> tuple[str, bytes]:
     Returns the text, with U+FFFD for invalid bytes, and the bytes of a new incomplete character.
     """
     data = partial + data
+    # Not final: an incomplete character at the end is left for the next bytes.
     text, used = utf_8_decode(data, "replace", False)
     return text, data[used:]
 

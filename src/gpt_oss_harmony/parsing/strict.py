@@ -107,6 +107,7 @@ def read_header(
     content_type = words.pop() if len(words) > 1 and not words[-1].startswith("to=") else None
     recipient = words.pop().removeprefix("to=") if words else None
     if words:
+        # `Some(…)` is Rust's way to write an optional text; the words are those of the reference.
         left = _debug_text(" ".join(words))
         raise HeaderError(f"unexpected tokens remaining in message header: Some({left})")
     return Header(role, name, channel, recipient, content_type)
@@ -125,6 +126,7 @@ def _read_author(words: list[str], tools: AbstractSet[str]) -> tuple[Role, str |
     if word in ROLES:
         # A header names a tool only by its name, so a tool named "tool" is written this way.
         return ROLES[word], word if word == Role.TOOL.value else None
+    # A name alone may be a misspelt role, so only a declared tool needs no recipient.
     if len(words) > 1 or word.startswith("to=") or word in tools:
         del words[0]
         return Role.TOOL, word
@@ -135,6 +137,7 @@ def _debug_text(text: str) -> str:
     """Quote text as the reference does in errors, because programs may compare them."""
     import unicodedata  # only for an error
 
+    # As Rust's `Debug` writes a text: it escapes what does not print or joins the sign before.
     escapes = {'"': '\\"', "\\": "\\\\", "\0": "\\0", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
     def quoted(character: str) -> str:

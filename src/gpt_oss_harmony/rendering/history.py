@@ -31,6 +31,7 @@ def analysis_before_first_final(messages: Sequence[Message]) -> frozenset[int]:
     last = next((m for m in reversed(messages) if m.author.role is Role.ASSISTANT), None)
     if last is None or last.channel != "final":
         return frozenset()
+    # As in the reference, of any author.
     first_final = next(index for index, m in enumerate(messages) if m.channel == "final")
     return frozenset(i for i in range(first_final) if messages[i].channel == "analysis")
 

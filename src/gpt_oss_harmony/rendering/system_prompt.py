@@ -100,6 +100,7 @@ class PromptWriter:
             if channels.channel_required:
                 text += " Channel must be included for every message."
             if has_function_tools:
+                # The guide's sentence, with its quotes.
                 text += "\nCalls to these tools must go to the commentary channel: 'functions'."
             yield text
 

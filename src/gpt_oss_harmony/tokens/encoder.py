@@ -74,6 +74,7 @@ class Encoder:
 
     def encode(self, text: str) -> list[int]:
         """Encode a text. A lone surrogate becomes U+FFFD, a surrogate pair its character."""
+        # A local name, because another thread may build the encoder meanwhile.
         first = self._first
         if first is not None and (tokens := first.encode(text)) is not None:
             return tokens

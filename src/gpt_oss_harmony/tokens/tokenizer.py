@@ -133,6 +133,7 @@ class Tokenizer:
         if type(ids) is not list:
             ids = checked  # `itemgetter` is faster with plain integers than with NumPy's
         try:
+            # Of one id, `itemgetter` returns the text alone, which joins to itself.
             return "".join(itemgetter(*ids)(self._byte_texts)).encode("latin-1")
         except (TypeError, IndexError):  # not an id, an id not yet in the table, or an unknown one
             for token in set(ids):

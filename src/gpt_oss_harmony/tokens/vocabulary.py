@@ -64,6 +64,7 @@ class Vocabulary:
         payload = zlib.decompress(self._packed[number])
         count = min(BLOCK, FIRST_SPECIAL - number * BLOCK)
         ends = array("I", accumulate(payload[:count], initial=count))
+        # Without a lock: two threads that unpack the same block store equal values.
         self._unpacked[number] = payload, ends
         return payload, ends
 

@@ -38,6 +38,7 @@ class Attachment:
     def of_file(cls, name: str, data: bytes) -> Attachment:
         """Make an attachment of a file; its name determines its type."""
         kind, encoding = mimetypes.guess_type(name, strict=True)
+        # Of `a.csv.gz`, the type would be that of the file inside.
         if kind is None or encoding is not None:
             kind = "application/octet-stream"
         return cls(name, data, kind)

@@ -287,6 +287,7 @@ def _several_results(message: JsonField) -> Sequence[JsonField]:
         return [message]
     if not all(
         isinstance(part, Mapping)
+        # A part with a type is content of one result.
         and "type" not in part
         and {"content"} < part.keys() <= {"content", "name", "tool_call_id", "id"}
         for part in content

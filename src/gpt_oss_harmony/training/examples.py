@@ -235,6 +235,7 @@ class _PromptMessages:
         self.header_lengths: list[int] = []
         self.sampled_stops: list[int] = []
         """The tokens that the model samples in place of the last ones."""
+        # Only the first messages may be rendered (`_RenderedConversation._undeclared`).
         for message, result in zip(messages, rendered, strict=False):
             # The first test is quick; isinstance() of a model calls a function in Python.
             if type(message) is not Message and isinstance(message, SampledMessage):

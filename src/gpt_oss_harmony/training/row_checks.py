@@ -97,6 +97,7 @@ def find_in_trained(message: Message, opening: Sequence[Message]) -> list[Findin
             found.append(
                 Finding("calls", f"{problem}; correct it, or give the message the weight 0")
             )
+        # A prompt that is rendered already declares tools in its text.
         if not declared_tools(opening) and not any("namespace " in m.text for m in opening):
             called = f"{message.recipient!r:.60} is called, but no tool is declared"
             found.append(Finding("undeclared", f"{called}; write the row's tools"))

@@ -36,6 +36,7 @@ def unused_chat_fields(
     found = list(row.unread())
     for message in request["messages"]:
         found += message.unread(f"{container}[].")
+        # Not by its own `get`, which would note the field as read.
         content = dict.get(message, "content")
         for part in content if isinstance(content, list) else ():
             # A note stands in its place; most parts have a field with the image, which is unread.

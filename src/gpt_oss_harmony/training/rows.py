@@ -357,6 +357,8 @@ def _conversation_of(
         message = messages[index]
         if source is None or message.author.role is not Role.ASSISTANT:
             continue
+        # A message of a chat may become reasoning, a text and calls; its channel is that of the
+        # text.
         channel = given[source].get("channel")
         if channel is not None and message.recipient is None and message.channel != "analysis":
             message.with_channel(channel)
@@ -564,6 +566,7 @@ class RowDates:
         if self.days == 1:
             return self.first.isoformat()
         text = json.dumps(row, sort_keys=True, default=str)
+        # Not `hash`, which differs from process to process.
         digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
         return (self.first + timedelta(int.from_bytes(digest, "big") % self.days)).isoformat()
 

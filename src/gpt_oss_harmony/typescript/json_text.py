@@ -34,6 +34,7 @@ _LARGEST_POWER_OF_TEN = 308
 _LARGEST_EXPONENT_OF_TWO = 1024
 _TOO_LARGE = "a number is too large for a 64-bit float; write it as a string"
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# Strings are matched whole, so that no exponent is found inside of one.
 _STRING_OR_EXPONENT = re.compile(r'"(?:[^"\\]+|\\.)*"|(\d(?:\.\d+)?)e([+-]\d+)')
 
 
@@ -179,6 +180,7 @@ def _read_number(number: int | float) -> float:
         digits //= 10
         power += 1
     scaled = float(digits)
+    # As serde_json does it, whose table of powers ends at 1e308.
     if power < -_LARGEST_POWER_OF_TEN:
         scaled /= 1e308
         power += _LARGEST_POWER_OF_TEN

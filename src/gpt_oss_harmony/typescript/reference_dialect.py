@@ -27,6 +27,7 @@ def _type_text(schema: JsonValue, indent: str) -> str:
         lines = ""
         for variant in variants:
             default = _default_text(variant)
+            # Only in a property does the reference write such a default without quotes.
             if isinstance(variant, dict) and default is not None and _has_enum(variant):
                 default = compact_json(variant["default"])
             note = text_of(variant, "description")

@@ -149,6 +149,7 @@ class _Inliner:
         self._definitions_entered += 1
         copied = self._copied(target)
         self._definitions_entered -= 1
+        # As an object, because notes may stand beside it; no value is in an empty list.
         never: Schema = {"enum": []}
         definition = copied if isinstance(copied, dict) else {} if copied else never
         if not beside.keys() - {"type"}:

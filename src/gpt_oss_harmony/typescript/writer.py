@@ -60,6 +60,7 @@ class _Type:
         """Return the parts that this type adds to a larger union or intersection."""
         if len(self.parts) == 1 or self.glue == glue:
             return self.parts
+        # In TypeScript, `&` binds more tightly than `|`.
         return (self.text,) if self.glue == " & " else (f"({self.text})",)
 
 
@@ -83,6 +84,7 @@ def _union(types: Iterable[_Type]) -> _Type:
 
 def _intersection(types: Iterable[_Type]) -> _Type:
     """Join types, without those that are `any`."""
+    # In TypeScript, `any & string` is `any`: it would take back what the others say.
     members = [member for member in types if member != _ANY]
     if len(members) == 1:
         return members[0]

@@ -46,6 +46,7 @@ class Refusal:
         return GrammarError(self.problem, remedy=self.remedy, pointer=rule.pointer_to(self.keyword))
 
 
+# Compared by identity: constraints are atoms, and states are known by their sets of atoms.
 @dataclass(eq=False)
 class Constraints:
     """The keywords of one schema object, except those that refer to others; None if missing.
@@ -203,6 +204,7 @@ def higher(
     """Return the stricter of two lower bounds."""
     if left is None or right is None:
         return left or right
+    # Of two equal numbers, the excluded one is greater as a pair, and stricter.
     return max(left, right)
 
 

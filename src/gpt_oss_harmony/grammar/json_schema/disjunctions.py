@@ -66,6 +66,7 @@ class Disjunctions:
         disjunctions = list(self._listed(schema, pointer))
         if "not" in schema:
             terms = self._negations.terms(schema)
+            # Without a term, no value violates the schema, so none is left.
             disjunctions.append(Disjunction(child_pointer(pointer, "not"), "not", terms or [False]))
         if "if" in schema and ("then" in schema or "else" in schema):
             holds, fails = self.cases(schema, pointer)
@@ -116,6 +117,7 @@ class Disjunctions:
         """Return schemas that replace those of a `oneOf`; no two of them hold at once."""
         negations = self._negations
         if overlap.tag is not None:
+            # With the tag written out, its constants set the schemas apart (`_default_tag`).
             tagged = self._document.add({"required": [overlap.tag]}, origin.pointer)
             return [negations.joined([schema, tagged], origin) for schema in schemas]
         apart: list[Term] = []
@@ -131,6 +133,7 @@ class Disjunctions:
                     [{"type": types}, negations.negation(excluded, origin)], origin
                 )
                 spend(20)
+                # Values of other types cannot satisfy both schemas, so they need no negation.
                 joined.append({"anyOf": [{"type": rest}, negation]} if rest else negation)
             apart.append(negations.joined(joined, origin))
         return apart
@@ -147,6 +150,7 @@ class Disjunctions:
         terms: list[Term] = [Constraints(rule.pointer, frozenset(TYPES) - {"array"})]
         longest = rule.most_items
         ends = [end for end in (most, longest) if end is not None]
+        # No array can have so many items that match, so only other values are left.
         if rule.contains is False or fewest > min(ends, default=fewest):
             return terms
         if rule.contains in (True, {}):

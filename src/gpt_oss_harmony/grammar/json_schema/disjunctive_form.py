@@ -180,6 +180,7 @@ class _Distribution:
             pointer = child_pointer(disjunction.pointer, index)
             if all(self._normalizer.add_atoms(term, atoms, pointer) for term in conjunction):
                 alternative = self._state(atoms)
+                # Equal schemas of a `oneOf` stay side by side, so that their overlap is found.
                 if disjunction.exclusive or alternative not in state.alternatives:
                     state.alternatives.append(alternative)
             elif disjunction.exclusive:

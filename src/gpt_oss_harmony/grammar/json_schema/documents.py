@@ -257,8 +257,11 @@ class Document:
             if id(schema) in self._pointers:
                 continue
             spend(10 + len(schema))
+            # Before the keywords beside a `$ref` are deleted: references may lead into their
+            # definitions.
             children = list(_children(schema, pointer))
             if self.is_old and isinstance(schema.get("$ref"), str):
+                # For pointers into the keywords that this draft ignores.
                 self._whole[id(schema)] = dict(schema)
                 for keyword in schema.keys() - {"$ref"}:
                     del schema[keyword]
@@ -273,6 +276,7 @@ class Document:
                     self._named.setdefault(f"{base}#{anchor}", schema)
                     if keyword == "$dynamicAnchor":
                         self._dynamic.setdefault(base, {}).setdefault(anchor, schema)
+            # Draft 2019-09 defines the keyword only at the root of a resource.
             if schema.get("$recursiveAnchor") is True and schema is self._resources.get(base):
                 self._dynamic.setdefault(base, {}).setdefault("", schema)
             waiting += [(child, below, base) for child, below in children]
@@ -404,9 +408,11 @@ class _Copier:
         return copied
 
     def _text(self, text: str) -> str:
+        # The text itself, also of a member of an enum, whose `str` may be its name.
         plain = str.__str__(text)
         if not plain.isascii():
             try:
+                # Two halves of a pair become one character, as JSON's escapes do.
                 return plain.encode("utf-16", "surrogatepass").decode("utf-16")
             except UnicodeDecodeError:
                 raise self._error("a text contains a lone surrogate", "remove it") from None

@@ -201,6 +201,7 @@ def _read_texts(read: Constraints, schema: Schema, report: Report) -> None:
     pattern, format_name = schema.get("pattern"), schema.get("format")
     if isinstance(pattern, str):
         read.patterns += _readable(pattern, read.pointer_to("pattern"), report) or []
+    # A format says nothing about other values, so it is refused only where there may be a text.
     if isinstance(format_name, str) and "string" in read.types:
         try:
             text_format = find_format(format_name, read.pointer_to("format"))

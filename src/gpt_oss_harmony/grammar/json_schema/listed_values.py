@@ -114,6 +114,8 @@ class ListedValues:
 
     def _cases_hold(self, value: JsonValue, schema: Schema, pointer: str) -> bool:
         """Return whether a value satisfies `not`, `if` and dependencies."""
+        # Once a test is loosened, `valid` may be true of too many values. What depends on that from
+        # here on may allow too much, but never reject a value that is allowed.
         if "not" in schema and self.valid(value, schema["not"], pointer):
             return self._is_loosened
         if "if" in schema and not self._is_loosened:

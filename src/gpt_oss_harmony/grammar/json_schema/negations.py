@@ -87,6 +87,7 @@ class Negations:
         errors: list[GrammarError] = []
         pointer, is_old = self._document.pointer(schema), self._document.is_old
         rule = read_constraints(schema, pointer, errors.append, is_old=is_old)
+        # What cannot be read is left out elsewhere, which allows more. Here it would allow less.
         if errors:
             return [_refused("", origin)]
         terms = [*self._of_constraints(rule, origin), *self._of_others(schema, origin)]
@@ -120,12 +121,14 @@ class Negations:
         for index, item in enumerate(rule.prefix):
             negation = self.negation(item, origin)
             if item not in (True, {}):
+                # An item that is not there violates nothing, so the array must reach up to it.
                 prefix = [*[True] * index, negation]
                 terms.append(_term("array", origin, fewest_items=index + 1, prefix=prefix))
         if rule.items is False:
             terms.append(_term("array", origin, fewest_items=len(rule.prefix) + 1))
         elif rule.items not in (None, True, {}):
             terms.append(_refused("array", origin))
+        # Where `minContains` is missing, `contains` requires one match.
         counted: Schema = {"type": "array", "contains": rule.contains, "minContains": 0}
         counts: list[Schema] = []
         if rule.contains is not None and rule.fewest_matches:
@@ -141,9 +144,11 @@ class Negations:
             terms.append(_term("object", origin, most_properties=rule.fewest_properties - 1))
         if rule.most_properties is not None:
             terms.append(_term("object", origin, fewest_properties=rule.most_properties + 1))
+        # A property that allows no value is one that is not there.
         terms += [_term("object", origin, properties={name: False}) for name in rule.required]
         for name, schema in rule.properties.items():
             if schema not in (True, {}):
+                # Required, because a property that is not there violates nothing.
                 properties = {name: self.negation(schema, origin)}
                 terms.append(_term("object", origin, required=[name], properties=properties))
         if any(schema not in (True, {}) for schema in rule.named_by_pattern.values()):
@@ -175,6 +180,8 @@ class Negations:
         lists = [(keyword, schema.get(keyword)) for keyword in ("allOf", "anyOf", "oneOf")]
         for keyword, listed in lists:
             if isinstance(listed, list):
+                # One violated schema violates an `allOf`. The others are violated only if all of
+                # them are; that two schemas of a `oneOf` hold is in `_pairs`.
                 negations = [self.negation(option, origin) for option in listed]
                 terms += negations if keyword == "allOf" else [self.joined(negations, origin)]
         listed = schema.get("oneOf")
@@ -261,6 +268,7 @@ def _other_values(rule: Constraints, origin: Origin) -> list[Term]:
     if "number" in types:
         found = (value for value in listed if type_of(value) == "number")
         numbers = sorted({exact(value) for value in found if isinstance(value, (int, float))})
+        # All other numbers are below the first, between two of them, or above the last.
         ends = [None, *((number, True) for number in numbers), None]
         terms += [_term("number", origin, lowest=low, highest=high) for low, high in pairwise(ends)]
     texts_listed = [value for value in listed if isinstance(value, str)]

@@ -95,6 +95,7 @@ class Normalizer:
         if id(term) in visited or (not decisions and form.constraints in atoms):
             return True
         if form.unevaluated:
+            # Each case contains the schema itself, so its other parts are not added again.
             atoms.update(dict.fromkeys(form.unevaluated))
             return True
         return self._add_conjuncts(form, atoms, decisions, visited)
@@ -149,6 +150,7 @@ class Normalizer:
             [],
             is_partial,
         )
+        # Before the cases are sought, which may lead back to this schema.
         self._normal_forms[id(schema)] = form
         for refusal in [refusal for refusal in rule.refusals if refusal.depends]:
             evaluates_all = self._unevaluated.evaluates_all(form, refusal.type)

@@ -195,6 +195,7 @@ class _Graph:
     def settled(self, positions: set[_Position]) -> frozenset[_Position]:
         """Return all reachable positions; only the last one if the text is accepted."""
         reached = self.reached(positions)
+        # From there, any characters lead to the last place again: all other positions add nothing.
         last = _Position(self.last, True)
         if any(place == self.last and not ended for place, _, ended in reached):
             return frozenset({last})
@@ -226,6 +227,7 @@ def share_a_text(left: str, right: str) -> bool:
     >>> share_a_text("^a+$", "^a*b"), share_a_text("^[ab]+$", "^a*b")
     (False, True)
     """
+    # Both orders have one entry in the cache.
     if left > right:
         return share_a_text(right, left)
     if start_apart(left, right):
@@ -317,6 +319,7 @@ def plain_patterns(pattern: str, pointer: str) -> list[str]:
         listed = wanted if pattern[index + 2] == "=" else unwanted
         listed.append(f"^(?:{pattern[index + 3 : end]})")
         index = end + 1
+    # With a `|` outside of all groups, they are look-aheads of the first alternative only.
     if index == 1 or _group_end(f"({pattern[index:]}", 0, sign="|") <= len(pattern) - index:
         return [pattern]
     wanted.append(f"^{pattern[index:]}")
@@ -326,6 +329,7 @@ def plain_patterns(pattern: str, pointer: str) -> list[str]:
         raise GrammarError(error.problem, remedy=error.remedy, pointer=pointer) from None
     if None in selected:
         return [pattern]
+    # `[]` matches nothing: the look-ahead excludes every text.
     return [*wanted, *(text for texts in selected for text in texts or ["[]"])]
 
 
@@ -471,6 +475,7 @@ def _labels(wanted: list[_Graph], unwanted: list[_Graph]) -> dict[int, dict[int,
                 numbers[following] = len(numbers)
                 waiting.append(following)
             targets.setdefault(numbers[following], []).append((first, end - 1))
+    # Places from which no end can be reached would only lengthen the pattern.
     useful = set(ends)
     while useful != (more := useful | {n for n in ranges if not useful.isdisjoint(ranges[n])}):
         useful = more

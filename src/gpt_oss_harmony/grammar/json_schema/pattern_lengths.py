@@ -178,6 +178,7 @@ def _widened(parts: Parts[Node], missing: int, room: int | None) -> Iterator[lis
     if part.most is not None:
         last = min(last, part.most - part.least)
     for more in range(last + 1):
+        # With this count, the part alone has all that is missing, so the count is only a least one.
         is_open = room is None and more == enough
         count = part.least + more
         repeated = Repeat(part.part, count, part.most if is_open else count)

@@ -135,6 +135,7 @@ CATEGORIES = {
 
 DIGITS: Ranges = ((0x30, 0x39),)
 WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+# ECMA-262 has U+FEFF here, but neither U+0085 nor U+001C to U+001F, which Python's `\s` has.
 WHITE_SPACE: Ranges = (
     (0x09, 0x0D),
     (0x20, 0x20),
@@ -315,10 +316,12 @@ class _Reader:
             return self._property(negated=sign == "P")
         if sign == "b" and in_class:
             return 0x08
+        # Before a digit, `\0` begins an octal escape, which only the older mode of ECMA-262 has.
         if sign in _CONTROLS and not (sign == "0" and following.isdecimal()):
             return _CONTROLS[sign]
         if sign == "c" and following.isascii() and following.isalpha():
             self._index += 1
+            # The place of the letter in the alphabet, as in `\cA` for U+0001.
             return ord(following) % 32
         return self._identity(sign)
 

@@ -40,6 +40,7 @@ SIZE_LIMIT = 20_000
 _ESCAPED_CATEGORIES = "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in UNWRITABLE[:4])
 _LONG = 400
 _NAME_LENGTH = 100
+# Characters, for which the engine has 2**8 states at most (`has_counts`).
 _SMALL = 8
 _PLACES = 2_000
 _NOTHING = Alternatives(())
@@ -55,6 +56,7 @@ def rust_pattern(pattern: str, pointer: str) -> str:
     if pattern in ENGINE_PATTERNS:
         return ENGINE_PATTERNS[pattern]
     try:
+        # Cached for all schemas, so its error has no pointer yet.
         return _rust_pattern(pattern)
     except GrammarError as error:
         raise GrammarError(error.problem, remedy=error.remedy, pointer=pointer) from None

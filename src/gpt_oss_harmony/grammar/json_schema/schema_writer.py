@@ -246,6 +246,7 @@ class SchemaWriter:
             shape.patterns.clear()
             return _text_keywords(shape)
         if shape.shortest:
+            # A length that the patterns have anyway is not lost.
             if shape.shortest > max(map(least_length, shape.patterns)):
                 self._report_length(_keyword_pointer(state, "minLength"))
             shape.shortest = 0

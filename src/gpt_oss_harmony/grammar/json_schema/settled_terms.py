@@ -97,6 +97,7 @@ class SettledTerms:
         text = self._text(schema)
         pointer = self._document.pointer(schema) if isinstance(schema, dict) else term.pointer
         key = pointer, name, bool(term.required), text
+        # The same `$ref` may lead to another schema elsewhere.
         return term if "$" in text else self._terms.setdefault(key, term)
 
     def _implied(self, schema: JsonValue, other: JsonValue) -> bool | None:

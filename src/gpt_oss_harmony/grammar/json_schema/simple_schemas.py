@@ -181,6 +181,7 @@ class Frame:
 
     def _lists_plain_values(self, schema: Schema, keywords: set[str]) -> bool:
         """Return whether a schema lists values of its types, which the engine can write."""
+        # Drafts 3 and 4 do not know `const`; the longer path reads the draft.
         if not keywords <= {"enum", "type"} and (
             not keywords <= {"const", "type"} or "/draft-0" in self._dialect
         ):
@@ -216,6 +217,7 @@ class Frame:
             self._targets[id(target)] = known
             self._deepest = max(outer, self._deepest)
         elif level + known.height > _LEVEL_LIMIT:
+            # It is written once, but it nests deeper here than where it was met first.
             raise _NotSimpleError
         known.places.append({})
         return known.places[-1]
@@ -426,6 +428,7 @@ def _constants(schema: JsonValue) -> list[JsonValue]:
 
 def _is_plain_value(value: JsonValue) -> bool:
     if isinstance(value, str):
+        # Others may need an escape that the grammar does not allow.
         return value.isprintable()
     return value is None or (isinstance(value, int) and abs(value) <= COUNT_LIMIT)
 
@@ -435,6 +438,7 @@ def _are_plain_bounds(schema: Schema, lowest: str, highest: str, least: int, mos
     before = least
     for keyword in (lowest, highest):
         bound = schema.get(keyword, before)
+        # Not `isinstance`: for Python, `true` is an integer.
         if type(bound) is not int or not before <= bound <= most:
             return False
         before = bound

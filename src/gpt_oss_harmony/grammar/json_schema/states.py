@@ -53,6 +53,7 @@ class Shape:
         """The number of which all numbers are multiples."""
         if not self.whole:
             return self.multiple
+        # A whole number is a multiple of p/q, in lowest terms, exactly if it is one of p.
         return Fraction((self.multiple or Fraction(1)).numerator)
 
     def item(self, index: int) -> State | None:
@@ -139,6 +140,7 @@ def circular_node(
     >>> circular_node([1], edges.__getitem__), circular_node(edges, edges.__getitem__)
     (None, 5)
     """
+    # Without recursion, because a chain of references may be longer than Python's stack.
     is_done: dict[_Node, bool] = {}
     for start in starts:
         path = [(start, iter(list(following(start))))] if start not in is_done else []

@@ -189,6 +189,8 @@ def _both(left: list[_Outcome], right: list[_Outcome]) -> list[_Outcome]:
     for one in left:
         for other in right:
             decisions = one.decisions | other.decisions
+            # In the two orders, the unions differ where both decide the same disjunction in another
+            # way.
             if decisions != other.decisions | one.decisions:
                 continue
             evaluated = None

@@ -98,6 +98,7 @@ class BrowserSession(BaseModel):
 
 # Finding text in a page
 
+# As in the browser of openai/gpt-oss: so many results, and so many lines of each.
 _RESULTS = 50
 _LINES = 4  # that each result shows
 _PATTERN_LIMIT = 500  # characters
@@ -174,6 +175,7 @@ class _FoldedText:
 
 # The tool
 
+# The browser of openai/gpt-oss asks for so many, whatever the model writes.
 _MOST_RESULTS = 20
 _QUERY_LIMIT = 1000  # characters
 _ABOVE = 4  # lines that a view shows before a passage
@@ -211,6 +213,7 @@ class Browser(Tool[BrowserSession]):
     async def call(self, message: Message, session: BrowserSession) -> AsyncIterator[ToolMessage]:
         """Run the call of a message; yield one message with a view of a page, or an error."""
         try:
+            # The browser of openai/gpt-oss takes both names.
             name, arguments = read_call(message, self.namespace, {"top_n": "topn"})
             response = tool_message(message, await self._functions[name](session, **arguments))
         except ToolError as error:
@@ -282,6 +285,7 @@ class Browser(Tool[BrowserSession]):
     def _show(
         self, session: BrowserSession, page: Page, first: int = 0, num_lines: int = -1
     ) -> str:
+        # It may fail, and the session must then stay as it is.
         view = write_view(page, len(session.views), first, num_lines)
         session.show(page)
         return view

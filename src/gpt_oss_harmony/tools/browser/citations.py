@@ -78,6 +78,7 @@ def find_citations(text: str, session: BrowserSession) -> list[Citation]:
 def markdown_link(citation: Citation) -> str:
     """Write a citation as a Markdown link in parentheses, with the domain as its text."""
     address = _NOT_IN_ADDRESS.sub(lambda match: quote(match[0], safe=""), citation.url)
+    # The form of the browser of openai/gpt-oss, without the spaces that it adds.
     return f"([{domain_of(citation.url) or citation.title}]({address}))"
 
 
@@ -115,6 +116,7 @@ def _citation(mark: re.Match[str], session: BrowserSession) -> Citation | None:
     if not page.forgotten:
         last = len(page.lines) - 1
         spans = ((int(span[1]), int(span[2] or span[1])) for span in _LINES.finditer(mark[2] or ""))
+        # A model may write the ends in the other order, or cite beyond the last line.
         ordered = ((min(span), min(max(span), last)) for span in spans)
         lines = tuple(span for span in ordered if span[0] <= span[1])
     cited = _cited(page, session, lines)
@@ -136,6 +138,7 @@ def _cited(
     if not lines:
         return None
     first, last = lines[0]
+    # Each result begins with its link, so a line is of the last link up to it.
     numbers = page.links_in(0, first)[-1:] or page.links_in(first, last)[:1]
     if not numbers:
         return None

@@ -38,6 +38,7 @@ _TABLES = """
         title, text, tokenize = 'porter unicode61 remove_diacritics 2'
     );
 """
+# U+001F marks where a snippet was cut: `clean_text` leaves none in a text.
 _RANKED = """
     SELECT documents.name, words.title, snippet(words, 1, '', '', '\x1f', 40)
     FROM words JOIN documents ON documents.id = words.rowid
@@ -80,6 +81,7 @@ class LocalIndex:
         named = self._folder.resolve().name if name is None else name
         self._name = re.sub(r"[^\w-]+", "-", named, flags=re.ASCII).strip("-").lower() or "docs"
         self._lock = threading.Lock()
+        # Calls come from the threads of `asyncio.to_thread`; the lock lets one in at a time.
         self._connection = sqlite3.connect(database, check_same_thread=False)
         # Tables of another version can be dropped: `update` makes them again from the folder.
         if self._connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
@@ -101,6 +103,7 @@ class LocalIndex:
             removed = sorted(indexed.keys() - present.keys())
             added = sorted(name for name, stamp in present.items() if indexed.get(name) != stamp)
             for name in [*removed, *added]:
+                # Words first, because their rows are found by the document's.
                 where = "(SELECT id FROM documents WHERE name = ?)"
                 self._connection.execute(f"DELETE FROM words WHERE rowid IN {where}", (name,))
                 self._connection.execute("DELETE FROM documents WHERE name = ?", (name,))

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from ... import HarmonyEncodingName, load_harmony_encoding
 from ..tool import ToolError
 
+# This and the next one are those of the browser of openai/gpt-oss, as is the form of a view.
 WIDTH = 80
 """The most characters of a line."""
 
@@ -173,6 +174,7 @@ class Page(BaseModel):
 
     def line_at(self, offset: int) -> int:
         """Return the line that contains the character at `offset` of the text."""
+        # No span ends there, so the pair comes after the line that begins at the offset.
         return max(0, bisect_right(self._spans, (offset, len(self.text) + 1)) - 1)
 
     def plain_lines(self, first: int, last: int) -> list[str]:

@@ -55,6 +55,7 @@ class SearchService(ABC):
                     f"{self.name} refuses the search ({response.status_code}): "
                     f"{response.text[:_EXCERPT].strip() or 'it gives no reason'}"
                 )
+            # Services may return more: not all of them take the number of results.
             return [result for result in self.results(response.json()) if result.url][:topn]
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             why = str(error) or type(error).__name__

@@ -132,6 +132,7 @@ class ReadingProcesses:
         return ReadPage(**response["page"])
 
     async def _run(self, request: bytes, address: str) -> dict[str, Any]:
+        # The empty path is the current folder.
         paths = [path for path in sys.path if path]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-c", _PROGRAM, *paths, str(Path(__file__).parent)),
@@ -151,6 +152,7 @@ class ReadingProcesses:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+        # At its limits of processor time and memory, it ends in this way.
         if process.returncode != 0:
             raise ToolError(f"cannot show {address}: it takes too long to read, or is too large")
         response: dict[str, Any] = json.loads(output)

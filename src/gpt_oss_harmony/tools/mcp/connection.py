@@ -168,6 +168,7 @@ class McpConnection:
 
     async def _connected(self) -> Client:
         opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        # Not the one before, which is set if that connection was closed.
         self._closing = asyncio.Event()
         self._task = asyncio.create_task(self._keep(opened, self._closing))
         self._task.add_done_callback(_retrieve)

@@ -134,6 +134,7 @@ def make_listing(name: str, description: str | None, tools: Iterable[ListedTool]
         about = tool.description or tool.title or ""
         declared = ToolDescription.new(clean, about, tool.input_schema)
         try:
+            # Tried now, because a schema that cannot be written would make every prompt fail.
             tool_declaration(declared)
         except HarmonyError as error:
             notes.append(f"the schema of {tool.name!r:.100} is left out: {error}")
@@ -294,6 +295,7 @@ class McpTool(ServerTool[McpSession]):
                 f"cannot list the tools of the MCP server {address}: {why}"
             ) from error
         except BaseException:
+            # Also where the caller gives up: a server that was started would go on running.
             await connection.close()
             raise
         return cls(connection, listing, settings)
@@ -324,6 +326,7 @@ class McpTool(ServerTool[McpSession]):
     async def call(self, message: Message, session: McpSession) -> AsyncIterator[ToolMessage]:
         """Call the server's tool that a message names, and yield one message."""
         try:
+            # Models may write the namespace of the developer's functions before any name.
             bare = (message.recipient or "").removeprefix("functions.")
             name = bare.removeprefix(f"{self.namespace.name}.")
             if name not in self.functions:

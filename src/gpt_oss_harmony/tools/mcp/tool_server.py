@@ -62,6 +62,7 @@ class KeyGate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request without a valid key; pass all others on."""
         if scope["type"] == "http":
+            # As bytes, because `compare_digest` raises for texts that are not ASCII.
             key = Headers(scope=scope).get("authorization", "").encode("latin-1")
             if not any(hmac.compare_digest(key, expected) for expected in self._expected):
                 refusal = JSONResponse(

@@ -36,6 +36,7 @@ MAX_BYTES = 16 << 20
 """The largest message: a call's files, at most 10 MiB, are larger in Base64."""
 MAX_VALUES = 20_000
 """The most commas and brackets of a message, outside of its texts."""
+# pydantic reads 201 levels. A reply beyond that would be no message, and its call would wait on.
 MAX_DEPTH = 180
 """The most arrays and objects inside one another."""
 
@@ -85,6 +86,7 @@ def _check_shape(message: bytes) -> None:
     if b"\\" in message:
         # Backslashes first: a quote behind an escaped backslash ends its text.
         plain = message.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # A value has at most four quotes: two of its name, and two of its own.
     if plain.count(b'"') > 4 * MAX_VALUES:
         raise ReplyError(f"it has more than {MAX_VALUES:,} values")
     # Every other part is inside of a text.
@@ -265,6 +267,7 @@ async def command_transport(
         for task in working:
             task.cancel()
         await asyncio.gather(*working, return_exceptions=True)
+        # Shielded, because a server must end although its user was cancelled.
         await asyncio.shield(_end(process))
 
 
@@ -279,6 +282,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     ways: tuple[Callable[[], None], ...] = (process.terminate, process.kill)
     if os.name == "posix":
         ways = tuple(partial(os.killpg, process.pid, n) for n in (signal.SIGTERM, signal.SIGKILL))
+    # The last way is followed by another wait.
     for end in (*ways, None):
         with anyio.move_on_after(_ENDING_SECONDS):
             await process.wait()
@@ -348,6 +352,7 @@ async def _check_body(response: httpx2.Response) -> None:
         id = None
     events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     response.stream = _CheckedBody(body, id, events=events)
+    # Compressed bytes would be unpacked before anything bounds them.
     if response.headers.pop("content-encoding", "identity") != "identity":
         raise httpx2.DecodingError("the server compresses its reply, although it must not")
 

@@ -151,6 +151,7 @@ class Notebook:
         return problems
 
     async def _put(self, path: str, data: bytes) -> None:
+        # An empty file needs a request, too.
         for start in range(0, max(1, len(data)), _PART):
             part = data[start : start + _PART]
             await self._sandbox.request("put", path=path, offset=start, data=part)
@@ -287,6 +288,7 @@ class Notebook:
         """Read a file; None if it is gone, not a plain file, or larger than `most`."""
         data = b""
         while len(data) <= most:
+            # One byte more than fits shows that the file is too large.
             size = min(_PART, most + 1 - len(data))
             try:
                 response = await self._sandbox.request(

@@ -132,6 +132,7 @@ class NotebookPool:
         if self._retiring is None:
             self._retiring = asyncio.create_task(self._retire())
         task = asyncio.create_task(self._refill())
+        # The event loop itself keeps only a weak reference to a task.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return notebook
@@ -204,6 +205,7 @@ class NotebookPool:
         counts = self._counts()
         if counts.total() < self._settings.notebooks:  # another call has the turn
             return end, None
+        # At once only from an owner who keeps at least as many notebooks as the other then has.
         until = {
             notebook: notebook.last_use
             + (counts[notebook.owner] <= counts[owner] + 1) * self._settings.settled_seconds
@@ -260,6 +262,7 @@ class NotebookPool:
             await asyncio.gather(self._retiring, return_exceptions=True)
         await asyncio.gather(*self._tasks)
         for notebook in list(self._notebooks.values()):
+            # First, so that a call in progress gives its lock up.
             notebook.end(_CLOSED)
             async with notebook.lock:
                 await self._drop(notebook)

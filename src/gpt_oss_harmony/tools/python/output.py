@@ -33,6 +33,7 @@ def clean_text(text: str) -> str:
 
 def _final_line(line: str) -> str:
     """Return the visible part of a line: after the last return, without erased characters."""
+    # A return at the end has not been written over.
     line = line.rstrip("\r").rpartition("\r")[2]
     if "\b" not in line:
         return line

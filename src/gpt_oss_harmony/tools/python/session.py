@@ -128,6 +128,7 @@ class PythonSession(BaseModel):
 
         `most` is the most bytes that all stored files have together with their paths.
         """
+        # First, so that its earlier version takes up no room.
         self.forget_file(path)
         room = most - self.stored_bytes() - len(path.encode())
         if data is not None and len(data) <= room:

@@ -109,6 +109,7 @@ class RemotePath:
         """Return the names of the files and folders in this folder, in order; none without it."""
         with self._errors(SourceError):
             files, path = self._opened()
+            # fsspec remembers listings, but other machines write to the same folder.
             files.invalidate_cache()
             if not files.isdir(path):
                 return []

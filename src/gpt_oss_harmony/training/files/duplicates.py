@@ -166,6 +166,7 @@ def _digest(
             digest.update(ids[part.start : part.end].tobytes())
             digest.update(labels[part.start : part.end].tobytes())
             digest.update(weights[part.start : part.end].tobytes())
+        # Otherwise two examples would equal one with the tokens of both.
         digest.update(b"end of the example")
     return digest.digest()
 

@@ -98,6 +98,7 @@ class PreparedRows(IterableDataset[_Row]):
         """Read the rows from `start` to `end` of this epoch's order."""
         groups = list(self._groups)
         if self._shuffle:
+            # By nothing else, so that all ranks and workers agree on the order.
             random.Random(f"{self._seed} {self._epoch}").shuffle(groups)
         ends = list(accumulate(group.rows for group in groups))
         position = start

@@ -36,6 +36,8 @@ def write_megatron(data: Path, target: Path) -> list[Path]:
             for part in sorted(data.glob("*.parquet")):
                 for batch in pq.ParquetFile(part).iter_batches(256, columns=[column]):
                     lists = batch.column(0)
+                    # A batch may be a slice of a column, which `flatten` heeds and `values` does
+                    # not.
                     file.write(lists.flatten().to_numpy().astype(np.int32).tobytes())
                     lengths.append(np.diff(lists.offsets.to_numpy()).astype(np.int32))
         counts = np.concatenate(lengths)
@@ -47,6 +49,7 @@ def write_megatron(data: Path, target: Path) -> list[Path]:
             )
             file.write(counts.tobytes())
             file.write((pointers * 4).tobytes())
+            # The borders of documents: each example is one.
             file.write(np.arange(len(counts) + 1, dtype=np.int64).tobytes())
         prefixes.append(prefix)
     return prefixes

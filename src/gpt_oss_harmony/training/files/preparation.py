@@ -149,6 +149,7 @@ def prepare(
 def _check_folder(out: Path, source: Path | RemotePath) -> None:
     if isinstance(source, Path) and out.resolve() == source.resolve():
         raise OutputFolderError(f"{out} is the input itself; give another folder for the output")
+    # Its shards would be rows of the input when the preparation goes on.
     if isinstance(source, Path) and out.resolve().is_relative_to(source.resolve()):
         raise OutputFolderError(f"{out} is inside {source}; give a folder elsewhere for the output")
     if out.exists() and not out.is_dir():
@@ -279,6 +280,7 @@ class _Work:
         shards: dict[int, Shard] = {}
         for job in jobs:
             done = read_shard(job.number, self.state)
+            # While keys are written, no duplicates are known that a shard could be made without.
             if done is not None and (job.with_keys or done.duplicates == job.duplicates):
                 shards[job.number] = done
         missing = [job for job in jobs if job.number not in shards]

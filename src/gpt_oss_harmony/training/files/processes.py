@@ -60,6 +60,7 @@ class ShardJob:
             if self.duplicates is not None and not (folder / "data" / data).exists():
                 (self.out / "data" / data).remove()
             # The last file marks the shard as done, as on a disk.
+            # Backwards, `.json` follows `.rejected.jsonl` and `.keys.npz`.
             for file in [*folder.glob("data/*"), *sorted(folder.glob(".harmony/*"), reverse=True)]:
                 (self.out / file.parent.name / file.name).upload(file)
         return shard

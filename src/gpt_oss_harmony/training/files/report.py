@@ -369,6 +369,7 @@ def write_plot(report: TokenReport, path: Path, title: str) -> bool:
     parts = 3 if sources and buckets else 2
     figure = Figure(figsize=(5 * parts, 1.4 + 0.3 * rows), layout="constrained")
     counts = f"{counted(report.rows, 'row')}, {counted(report.examples, 'example')}"
+    # In matplotlib, two dollar signs have a formula between them.
     figure.suptitle(f"{_label(title)}: {counts}".replace("$", r"\$"), fontsize="medium")
     channels, lengths, *more = figure.subplots(1, parts)
     # By position, not by label: two names can be shortened to the same label.

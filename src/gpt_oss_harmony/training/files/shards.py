@@ -350,6 +350,7 @@ def prepare_shard(
                 report.add_rejected(problem)
                 entry = {"file": chunk.path, "line": row.number, "reason": problem, "row": row.raw}
                 more = {} if duplicate is None else {"duplicate_of": duplicate.place()}
+                # Rows of tables may have values that JSON lacks, such as dates.
                 rejected.write(json.dumps({**entry, **more}, default=str) + "\n")
             if columns.is_full:
                 write_group()

@@ -166,6 +166,7 @@ def _remote_files(source: RemotePath) -> list[SourceFile]:
     found: list[SourceFile] = []
     for path in source.files():
         kind = _kind(path)
+        # Arrow files are mapped into memory, which needs a disk.
         if kind in ("jsonl", "parquet"):
             found.append(SourceFile(len(found), path, kind))
     if not found:
@@ -402,12 +403,14 @@ def _jsonl_rows(chunk: Chunk, row_bytes: int) -> Iterator[SourceRow]:
     """Read the lines that begin in the chunk; their numbers count empty lines, too."""
     with _opened(chunk.copy or chunk.path) as file:
         if chunk.start:
+            # One byte early, so that a line which begins exactly at the start is kept.
             file.seek(chunk.start - 1)
             _skip_line(file, chunk.end)  # the end of the line before
         number = 0
         while file.tell() < chunk.end:
             start = file.tell()
             line = file.readline(row_bytes + 1)
+            # The line break is no byte of the row.
             if len(line) > row_bytes and line[-1:] != b"\n":
                 _skip_line(file)
                 problem = _too_long(file.tell() - start, row_bytes)
@@ -415,6 +418,7 @@ def _jsonl_rows(chunk: Chunk, row_bytes: int) -> Iterator[SourceRow]:
                 yield SourceRow(number, repr(line[:1000]), end, problem)
                 number += 1
                 continue
+            # Some editors begin a file with this mark, which JSON does not have.
             line = line.removeprefix(b"\xef\xbb\xbf")
             end = min(file.tell(), chunk.end) - chunk.start
             try:

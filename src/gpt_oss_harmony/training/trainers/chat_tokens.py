@@ -203,6 +203,7 @@ def read_completion(
     parser = StreamableParser(encoding, Role.ASSISTANT, strict=False, tools=declared)
     spans: list[tuple[int, int]] = []
     start = count = 0
+    # None is the end, which may complete a message without a token of its own.
     for end, token in enumerate([*tokens, None], 1):
         if token is None:
             end -= 1

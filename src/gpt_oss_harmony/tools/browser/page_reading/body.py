@@ -94,6 +94,7 @@ def _kind(declared: str, body: bytes, address: str) -> str:
     if kind in _UNTYPED:
         if _LOOKS_LIKE_HTML.match(body, 0, 2000):
             return "text/html"
+        # Text in UTF-16 has zeros, too, but begins with one of these marks.
         if b"\0" in body[:2000] and not body.startswith((b"\xff\xfe", b"\xfe\xff")):
             return kind or "application/octet-stream"
         kind = "text/plain"

@@ -47,6 +47,7 @@ _UNSEEN = re.compile(
     "\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff"  # widthless, directions
     "\ufff9-\ufffb\U000e0000-\U000e007f]+"  # annotations, and tags that spell hidden ASCII
 )
+# The stand-ins of the brackets are those of the browser of openai/gpt-oss.
 _BRACKETS = str.maketrans({"【": "〖", "】": "〗", "\xa0": " ", "\u202f": " "})
 _PLAIN = re.compile(r"[ -~\n]*")
 _SURROGATES = re.compile("[\ud800-\udfff]")  # here, as this process has no other module of ours

@@ -85,6 +85,7 @@ class Layout:
     def begin_block(self, *, gap: bool = True) -> None:
         """End the block before, and begin a new one after a blank line if there is a `gap`."""
         self._flush()
+        # A block at the start of an item stays in the line of its marker.
         self._gap = self._gap or (gap and not self._marker)
 
     def begin_heading(self, level: int) -> None:
@@ -115,6 +116,7 @@ class Layout:
     def end_item(self) -> None:
         """End an item; the next one follows without a blank line."""
         self._flush()
+        # An empty item has written nothing; its marker must not stand before the next block.
         self._marker = ""
         self._gap = not self._lists
 

@@ -241,6 +241,7 @@ class _Writer:
         text = node.text().strip()
         if node.css_first("a[href]") is not None or not _RAISED.fullmatch(text):
             return _nothing
+        # As the browser of openai/gpt-oss writes them.
         self.layout.inline.add_verbatim(("^{" if node.tag == "sup" else "_{") + text + "}")
         return None
 
@@ -250,6 +251,7 @@ class _Writer:
         if reference is None or label is None:
             return _nothing
         inline = self.layout.inline
+        # The label loses the spaces at its ends, which separate it from the words beside it.
         inline.add(" " if label[:1].isspace() else "")
         inline.add_verbatim(self.links.mark(label, reference))
         inline.add(" " if label[-1:].isspace() else "")

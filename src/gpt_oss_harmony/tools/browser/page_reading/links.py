@@ -106,4 +106,5 @@ def domain_of(address: str) -> str:
         host = urlsplit(address).netloc
     except ValueError:
         return ""
+    # Without a user's name, which could look like the host: `https://bank.com@evil.com`.
     return clean_label(host.rpartition("@")[2].lower())

@@ -190,6 +190,7 @@ def _read_only(paths: Iterable[str]) -> list[str]:
 def _outermost(paths: Iterable[str]) -> list[str]:
     """Return the paths that are not inside of another one."""
     outermost: list[str] = []
+    # In this order, a folder comes before what is inside of it.
     for path in sorted(set(paths)):
         if path == "/" or not os.path.exists(path):
             raise SandboxError(f"{path} is not a folder that a notebook may see")

@@ -85,6 +85,7 @@ def container_launch(container: Container, limits: Limits) -> Launch:
         (container.program, "run", *arguments, container.image, "-I", "-c", BOOTSTRAP),
         {name: os.environ[name] for name in _CLIENT_VARIABLES if name in os.environ},
         DATA_FOLDER,
+        # The container may go on when only the client that runs it is killed.
         end_command=(container.program, "kill", name),
         writable=WRITABLE_FOLDERS,
     )

@@ -108,6 +108,7 @@ def restrict_writing(folders: list[str]) -> None:
     where the kernel of the system lacks Landlock: the agent protects itself in any case.
     """
     libc = ctypes.CDLL(None, use_errno=True)
+    # The flag LANDLOCK_CREATE_RULESET_VERSION.
     version = libc.syscall(_CREATE_RULESET, None, 0, 1)
     if version < _OLDEST_LANDLOCK:
         return
@@ -121,8 +122,10 @@ def restrict_writing(folders: list[str]) -> None:
     for folder, rights in [*((folder, writing) for folder in folders), ("/dev", devices)]:
         if os.path.isdir(folder):
             descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+            # A rule of the type LANDLOCK_RULE_PATH_BENEATH.
             called(libc, _ADD_RULE, rules, 1, struct.pack("=Qi", rights, descriptor), 0)
             os.close(descriptor)
+    # Linux demands no_new_privs for this, which bubblewrap and the options of a container set.
     called(libc, _RESTRICT_SELF, rules, 0)
     os.close(rules)
 

@@ -181,6 +181,7 @@ class Sandbox:
             self.kill("it did not answer")
             raise SandboxGone(self.why_ended) from None
         except asyncio.CancelledError:
+            # `_read` ends the sandbox anyway at a response that no request waits for.
             self.kill("it did not answer in time")
             raise
         finally:

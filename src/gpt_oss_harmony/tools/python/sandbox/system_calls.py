@@ -133,6 +133,7 @@ def system_call_filter(machine: str | None = None) -> bytes:
     architecture, *calls, column = _ARCHITECTURES[machine]
     socket, socketpair, clone, fcntl, prctl, setsockopt = calls
     program = [
+        # The calls of other architectures, such as 32-bit ones, have other numbers.
         _step(_LOAD, _ARCH),
         _step(_EQUAL, architecture, 1, 0),
         _step(_RETURN, _KILL),

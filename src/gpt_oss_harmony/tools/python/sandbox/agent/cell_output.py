@@ -50,6 +50,7 @@ class Output:
         """Add the content of one message of the kernel's output channel."""
         if kind == "clear_output":
             if content.get("wait"):
+                # What is shown stays until there is something else to show.
                 self._clear_at_next = True
             else:
                 self._clear()
@@ -133,6 +134,7 @@ def _block(text: str) -> str:
 def shown_text(data: dict[str, Any]) -> str:
     """Choose the text of a display: written for people if possible, else as Python shows it."""
     plain = str(data.get("text/plain", ""))
+    # This is all that IPython says in plain text of an object such as HTML.
     if plain and not plain.startswith("<IPython.core.display."):
         return plain
     source = next((data[kind] for kind in _SOURCES if kind in data), None)

@@ -56,6 +56,7 @@ class Kernel:
                 os.environ,
                 IPYTHONDIR=os.path.join(self._private.name, "ipython"),
                 JPY_PARENT_PID=str(os.getpid()),  # 1 is not watched, and does not have to be
+                # Like the option above, so that the debugger does not warn of frozen modules.
                 PYDEVD_DISABLE_FILE_VALIDATION="1",
             ),
             stdin=subprocess.DEVNULL,

@@ -126,6 +126,7 @@ class Folder:
     def _open_folder(self, parts: list[str], *, make: bool) -> int:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         folder = os.open(self.path, flags)
+        # One after the other: O_NOFOLLOW looks only at the last part of a path.
         for part in parts:
             try:
                 if make:
@@ -298,6 +299,7 @@ def limit(limits: dict[str, int]) -> None:
     os.nice(_NICENESS)
     for name, value in limits.items():
         number = getattr(resource, f"RLIMIT_{name}")
+        # Only root may raise a hard limit.
         hard = resource.getrlimit(number)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(number, (value, value))
@@ -320,6 +322,7 @@ async def serve(start: dict[str, Any]) -> None:
                 loop.call_soon_threadsafe(requests.put_nowait, frame)
         finally:
             agent.processes.signal_all(signal.SIGKILL)
+            # In this thread, `sys.exit` would end nothing else.
             os._exit(0)
 
     await agent.start()
@@ -328,6 +331,7 @@ async def serve(start: dict[str, Any]) -> None:
     responding = {asyncio.create_task(agent.watch())}
     while True:
         task = asyncio.create_task(agent.respond(*await requests.get()))
+        # The event loop itself keeps only weak references to tasks.
         responding.add(task)
         task.add_done_callback(responding.discard)
 
@@ -340,6 +344,7 @@ def main() -> None:
     start = first[0]
     os.umask(0o022)
     os.chdir(start["folder"])
+    # Before `protect`: then `/proc/self` belongs to root, and its files cannot be written any more.
     limit(start["limits"])
     try:
         protect()
