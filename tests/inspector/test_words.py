@@ -183,6 +183,11 @@ def test_the_table_has_each_sentence_of_the_page_and_no_other() -> None:
     assert sent.json() == WORDS
 
 
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_class_is_a_word_of_a_language(name: str) -> None:
+    assert not re.search(r"classList\.\w+\(phrase|class: phrase", SCRIPTS[name]), name
+
+
 @pytest.mark.parametrize("language", PLURALS)
 def test_each_sentence_is_translated_with_its_values(language: str) -> None:
     for english, translations in WORDS.items():

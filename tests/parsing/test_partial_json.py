@@ -168,6 +168,7 @@ WRONG = [
     ("[[],]", "character 4: expected a value, found ']'"),
     ('{"a": {},}', "character 9: expected a name in quotes, found '}'"),
     ("{} {}", "character 3: expected nothing after the value, found '{'"),
+    ("[１]", "character 1: expected a value, found '１'"),
     ("[NaN]", "character 1: expected a value, found 'N'"),
     ("9" * 5000 + " ", "character 5000: the number has 5,000 digits"),
     (

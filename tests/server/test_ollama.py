@@ -190,6 +190,8 @@ def test_the_whole_answer_is_what_the_lines_say(text: str, is_chat: bool) -> Non
     }
     called = [event for event in begun if event.kind.is_call and event.position in whole]
     assert len(message.tool_calls or ()) == len(called)
+    places = [call["function"]["index"] for call in answers[0]["message"].get("tool_calls", ())]
+    assert places == list(range(len(called)))
     assert message.role == Role.ASSISTANT.value
     assert bool(message.thinking) <= any(event.kind is ItemKind.REASONING for event in begun)
     for call in message.tool_calls or ():

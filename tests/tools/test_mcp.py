@@ -16,9 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
 from mcp.server import Server, ServerRequestContext
+from mcp.shared.message import SessionMessage
 from mcp.types import (
     CallToolResult,
     ContentBlock,
+    JSONRPCRequest,
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
@@ -29,7 +31,7 @@ import support.hostile_mcp_server as hostile
 import support.raw_mcp_server as raw
 from gpt_oss_harmony import Message, Role, SystemContent, load_harmony_encoding
 from gpt_oss_harmony.tokens.python_encoder import without_surrogates
-from gpt_oss_harmony.tools.mcp import McpAddress, McpServerError, McpSettings, McpTool
+from gpt_oss_harmony.tools.mcp import McpAddress, McpServerError, McpSettings, McpTool, transports
 from gpt_oss_harmony.tools.mcp.mcp_tool import (
     ListingError,
     McpResult,
@@ -363,6 +365,37 @@ def test_depth_counts_brackets_outside_of_texts(depth: int, bracket: str, text: 
         assert depth <= MAX_DEPTH
     except ReplyError:
         assert depth > MAX_DEPTH
+
+
+@pytest.mark.parametrize(
+    ("line", "failed"),
+    [
+        ('{"jsonrpc":"2.0","id":0,"result":{}}', []),
+        ('{"jsonrpc":"2.0","method":"notifications/progress","params":{}}', [0, 1]),
+        ('{"jsonrpc":"2.0","id":0,"method":"ping"}', [0, 1]),
+        ('{"level":30,"id":0,"msg":"a log"}', [0, 1]),
+        ('{"jsonrpc":"2.0","id":0,"result":7}', [1]),
+    ],
+)
+def test_each_request_of_ours_waits_for_its_own_reply(line: str, failed: list[int]) -> None:
+    """What is too large next fails those that wait; a message that is no reply ends no waiting."""
+
+    async def read() -> list[list[Any]]:
+        requests = transports._Requests()
+        for number in (0, 1):
+            request = JSONRPCRequest(jsonrpc="2.0", id=number, method="tools/call")
+            requests.sent(SessionMessage(request))
+        found = []
+        for text in (line, '{"x": ' + "[" * 1000):
+            written = transports._Line()
+            written.add(text.encode())
+            found.append([message.message for message in await requests.received(written)])
+        return found
+
+    first, last = asyncio.run(read())
+    if '"result":7' in line:
+        assert [(error.id, error.error.message) for error in first] == [(0, "it is no message")]
+    assert sorted(error.id for error in last) == (failed or [1])
 
 
 def test_an_id_is_found_at_either_end() -> None:

@@ -210,7 +210,7 @@ class PartialJson:
         elif character in _WORDS:
             self._read = self._read_word
             return at
-        elif character == "-" or character.isdecimal():
+        elif character in "-0123456789":
             self._read = self._read_number
             return at
         else:

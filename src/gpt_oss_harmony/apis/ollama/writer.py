@@ -39,6 +39,7 @@ class OllamaWriter:
         self._first: int | None = None  # the time of the first event
         self._item: ItemBegun | None = None
         self._has_text = False
+        self._calls = 0
         self._joint = ""
 
     def take(self, event: ItemEvent) -> Iterator[Event]:
@@ -77,7 +78,8 @@ class OllamaWriter:
             arguments = None
         if not isinstance(arguments, dict):
             arguments = {INVALID_ARGUMENTS: ended.text}
-        function = {"index": 0, "name": item.full_name, "arguments": arguments}
+        index, self._calls = self._calls, self._calls + 1
+        function = {"index": index, "name": item.full_name, "arguments": arguments}
         return self._line("", tool_calls=[{"id": item.call_id, "function": function}])
 
     def _end(self, ended: TurnEnded) -> dict[str, Any]:

@@ -129,9 +129,9 @@ export class ReadingPanel {
     for (const [name] of FIELDS) {
       const value = /** @type {HTMLElement} */ (this.#values.get(name));
       value.textContent = known[name] ?? phrase("none");
-      value.classList.toggle(phrase("none"), known[name] === null);
+      value.classList.toggle("none", known[name] === null);
       const differs = other !== undefined && other[name] !== known[name];
-      value.classList.toggle(phrase("differs"), differs);
+      value.classList.toggle("differs", differs);
       value.title = differs ? phrase("The other parser: {value}", { value: other[name] ?? phrase("none") }) : "";
     }
     this.#showEnd(this.#reading, place);
@@ -193,7 +193,7 @@ export class ReadingPanel {
   #card(message, index) {
     const differs = this.#differing.has(index);
     const card = messageCard(message, differs ? phrase("differs") : undefined);
-    card.classList.toggle(phrase("differs"), differs);
+    card.classList.toggle("differs", differs);
     return card;
   }
 }

@@ -25,7 +25,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCRequest, jsonrpc_message_adapter
+from mcp.types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
 from ...errors import HarmonyError
 
@@ -194,19 +194,25 @@ class _Requests:
 
     async def received(self, line: _Line) -> list[SessionMessage]:
         """Read a line; errors take the place of a reply that is not used."""
+        text = b""
         try:
-            message = _parsed(await line.read())
-        except ReplyError as problem:
-            _refused(problem)
-            found = line.id()
+            text = await line.read()
+            message = _parsed(text)
+        except ReplyError as error:
             # A reply without a readable id may be that of any request that waits.
-            failed = {found} & self._waiting or set(self._waiting)
-            self._waiting -= failed
-            return [_parsed(error_reply(id, problem)) for id in failed if id is not None]
-        except ValueError:  # JSON, but no message
-            return []
-        self._waiting.discard(getattr(message.message, "id", None) or 0)
-        return [message]
+            problem, failed = error, {line.id()} & self._waiting or set(self._waiting)
+        except ValueError:
+            if b'"jsonrpc"' not in text:
+                return []  # some servers print their logs as JSON
+            problem, failed = ReplyError("it is no message"), {line.id()} & self._waiting
+        else:
+            # Requests of the server's own have ids, too, which may be equal to ours.
+            if isinstance(message.message, (JSONRPCResponse, JSONRPCError)):
+                self._waiting.discard(message.message.id)
+            return [message]
+        _refused(problem)
+        self._waiting -= failed
+        return [_parsed(error_reply(id, problem)) for id in failed if id is not None]
 
 
 def _parsed(text: bytes) -> SessionMessage:

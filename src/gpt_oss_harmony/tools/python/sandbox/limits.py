@@ -17,6 +17,7 @@ import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from mmap import PAGESIZE
 from pathlib import Path
 
 OWN_TASKS = 8
@@ -24,7 +25,6 @@ OWN_TASKS = 8
 
 _MIB = 1 << 20
 _UNIX_BUFFER = 212_992  # bytes; Linux's default
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _DELEGATION_MARKS = ("user.delegate", "trusted.delegate")  # extended attributes that systemd sets
 _REMOVE_TRIES = 100
@@ -150,7 +150,7 @@ def count_files(process: int, folders: Iterable[str]) -> int:
 
 def _resident(process: int) -> int:
     fields = _proc_text(f"/proc/{process}/statm").split()
-    return int(fields[1]) * _PAGE if fields else 0
+    return int(fields[1]) * PAGESIZE if fields else 0
 
 
 def _page_tables(process: int) -> int:
