@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -115,6 +116,14 @@ FOUND = {
     "harmony serve --database": "reference/command",
     "missing-start": "reference/recoveries",
     "n_ctx": "guides/engines",
+    "max-running": "reference/command",
+    "no-grammar": "reference/command",
+    "--temperature": "reference/command",
+    "--port": "reference/command",
+    "prepare --pack": "reference/command",
+    "harmony doctor": "guides/command",
+    "harmony render": "guides/command",
+    "lenient": "understand/recovery",
 }
 """What people type, and the page that must be among the first three."""
 
@@ -193,6 +202,16 @@ def test_the_first_three_pages_have_what_people_look_for(site: str, browser: Bro
     assert not missed
     assert {typed: shown[typed][:1] for typed in FIRST} == {
         typed: [page] for typed, page in FIRST.items()
+    }
+
+
+def test_each_option_of_several_words_is_found_as_written(site: str, browser: Browser) -> None:
+    reference = (ROOT / "docs/reference/command.md").read_text("utf-8")
+    options = sorted(set(re.findall(r"^\| `(--[a-z]+-[a-z-]+)", reference, re.M)))
+    assert len(options) >= 50
+    shown = found(browser, site, options)
+    assert not {
+        option: pages for option, pages in shown.items() if "reference/command" not in pages
     }
 
 

@@ -198,6 +198,8 @@ ERRORS = [
 USAGE = [
     ("models --convert", "--convert needs a value"),
     ("rendr", "there is no command 'rendr'; did you mean render?"),
+    ("--color never demo", "--color comes after the command, if it has this option; write "
+     "'harmony demo --color ...'"),
     ("xyzzy", "there is no command 'xyzzy'; choose from chat, generate, "),
     ("--verbose", "there is no option --verbose"),
     ("--verison", "there is no option --verison; did you mean --version?"),

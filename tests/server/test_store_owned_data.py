@@ -220,6 +220,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run("delete", "--owner", "key_a", "--yes") == "deleted: 1 conversation\n"
     assert run("owners") == "'' (requests without a key)  1 conversation\n"
     assert run("delete", "--owner", "", "--yes") == "deleted: 1 conversation\n"
+    assert main(["data", "owners", "--database", str(path)]) == 0
+    assert capsys.readouterr().err == "harmony: nobody has stored anything\n"
     with Store(tmp_path / "copy.db") as copied:
         assert copied.owned.owners() == ["", "key_a"]
 

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from ..apis.notices import schema_notices
@@ -39,7 +40,7 @@ from .options import (
     sampling_of,
     tool_options_given,
 )
-from .output import Output
+from .output import Output, folded
 from .slash_commands import SLASH_COMMANDS, SlashCommands, effort_named
 from .state_folder import state_folder
 
@@ -49,10 +50,11 @@ if TYPE_CHECKING:
 
 _KEY = "OPENAI_API_KEY"
 _DEMO_KNOWS = """\
-The demo model knows little. Try: What is 27 + 45?
-                                  What is the weather like in Tokyo?
-                                  I need to buy coffee, soda and eggs
-                                  Hello! My name is Anna."""
+The demo model knows little. Try:
+  What is 27 + 45?
+  What is the weather like in Tokyo?
+  I need to buy coffee, soda and eggs
+  Hello! My name is Anna."""
 _DEMO_REPETITION = 128  # tokens; it knows few results of functions, and stammers after others
 _SENT = ("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
 
@@ -231,7 +233,8 @@ async def _server(url: str, arguments: argparse.Namespace) -> ServerBackend:
 
 def _greet(*, knows: str) -> None:
     if sys.stderr.isatty():
-        print(f"{knows}\nAsk a question, or type /help.".lstrip(), file=sys.stderr)
+        text = f"{knows}\nAsk a question, or type /help.".lstrip()
+        print(folded(text, get_terminal_size().columns), file=sys.stderr)
 
 
 def _opening(arguments: argparse.Namespace, *, has_weather: bool) -> Opening:

@@ -117,7 +117,7 @@ class ChatConversation:
             case "/save":
                 self._save(argument)
             case "/help":
-                self._output.line(f"{HELP}{self._person.keys_help}", "marker")
+                self._output.note(f"{HELP}{self._person.keys_help}", "marker")
             case "/quit":
                 self._over = True
 
@@ -170,12 +170,12 @@ class ChatConversation:
     def _note(self, text: str) -> None:
         """Confirm a command to a person; a pipe has answers alone."""
         if self._person.has_keyboard:
-            self._output.line(text, "marker")
+            self._output.note(text, "marker")
 
     def _complain(self, problem: str) -> None:
         """Show a problem to a person, or write it to standard error for a program."""
         if self._person.has_keyboard:
-            self._output.line(problem, "repair")
+            self._output.note(problem, "repair")
             return
         self._output.flush()
         self._failures += 1

@@ -158,10 +158,17 @@ class _MainParser(CommandParser):
     def __init__(self, commands: Sequence[Command]) -> None:
         super().__init__(prog="harmony")
         self._commands = commands
+        self._names = {command.name for command in commands}
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         words = sys.argv[1:] if args is None else list(args)
         if words and words[0].startswith("-") and words[0] not in self._option_string_actions:
+            command = next((word for word in words[1:] if word in self._names), None)
+            if command is not None:
+                self.error(
+                    f"{words[0]} comes after the command, if it has this option; write "
+                    f"'harmony {command} {words[0]} ...'"
+                )
             self._refuse(words[0])  # argparse would first miss the command
         return super().parse_known_args(words, namespace)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Mapping
 
 from ..installation import needing_extra
@@ -61,7 +62,10 @@ class _Data(Command):
                 store.back_up(arguments.target)
                 output.line(f"{arguments.target} is a copy of the database")
             elif arguments.action == "owners":
-                for owner in store.owned.owners():
+                owners = store.owned.owners()
+                if not owners:
+                    print("harmony: nobody has stored anything", file=sys.stderr)
+                for owner in owners:
                     name = owner or "'' (requests without a key)"
                     output.line(f"{name}  {_shown(store.owned.count(owner))}")
             elif not store.owned.count(arguments.owner):

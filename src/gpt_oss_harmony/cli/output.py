@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
+from shutil import get_terminal_size
 from typing import Any, TypeAlias
 
 from ..conversation.content import TextContent
@@ -67,9 +71,33 @@ class Output:
         self.write(text, style)
         sys.stdout.write("\n")
 
+    def note(self, text: str, style: Style = "") -> None:
+        """Write a line, which a terminal breaks between words."""
+        self.line(folded(text, get_terminal_size().columns) if self.is_terminal else text, style)
+
     def flush(self) -> None:
         """Show what has been written."""
         sys.stdout.flush()
+
+
+_FIRST_COLUMN = re.compile(r"\S.*?\s{2,}")
+
+
+def folded(text: str, width: int) -> str:
+    """Break lines between words; the rest of a row goes on in its last column.
+
+    >>> print(folded("/save FILE  write the conversation as JSON", 30))
+    /save FILE  write the
+                conversation as
+                JSON
+    """
+    lines = []
+    for line in text.split("\n"):
+        column = _FIRST_COLUMN.match(line)
+        indent = " " * (len(column[0]) if column and len(column[0]) < width / 2 else 0)
+        wrap = partial(textwrap.wrap, break_on_hyphens=False, subsequent_indent=indent)
+        lines += wrap(line, max(width, 20)) or [""]
+    return "\n".join(lines)
 
 
 def write_message(message: Message, output: Output) -> None:
