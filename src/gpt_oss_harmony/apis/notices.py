@@ -58,10 +58,10 @@ class Unread(NamedTuple):
 
     path: str
     meant: str = ""
-    count: int = 1
+    times: int = 1
 
     def __str__(self) -> str:
-        said = [self.meant] * bool(self.meant) + [f"{self.count} times"] * (self.count > 1)
+        said = [self.meant] * bool(self.meant) + [f"{self.times} times"] * (self.times > 1)
         return f"{self.path} ({', '.join(said)})" if said else self.path
 
 
@@ -114,7 +114,7 @@ def first_of_each(paths: Iterable[tuple[str, Collection[str]]]) -> list[Unread]:
     for path, known in paths:
         like = _INDEX.sub("[]", path)
         if like in found:
-            found[like] = found[like]._replace(count=found[like].count + 1)
+            found[like] = found[like]._replace(times=found[like].times + 1)
         else:
             meant = did_you_mean(path.rpartition(".")[2], known, likeness=0.8)
             found[like] = Unread(path, meant)

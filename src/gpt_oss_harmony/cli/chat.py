@@ -20,7 +20,6 @@ from ..apis.requested_tools import read_function, read_tools
 from ..conversation.content import ReasoningEffort
 from ..conversation.json_field import JsonField
 from ..engines.model_names import is_url
-from ..engines.repetition import THRESHOLD
 from ..installation import MissingPackageError, needing_extra
 from .chat_person import Person
 from .command import Command
@@ -202,7 +201,7 @@ async def _backend(arguments: argparse.Namespace, options: Mapping[str, Any]) ->
                 f"--{name} is for servers, and {arguments.target!r} is not the URL of one{remedy}"
             )
     from ..engines import EngineError
-    from .chat_backend import EngineBackend
+    from .chat_backend import REPETITION, EngineBackend
 
     try:
         engine = await open_watched(arguments.target, options)
@@ -211,7 +210,7 @@ async def _backend(arguments: argparse.Namespace, options: Mapping[str, Any]) ->
         if hint not in str(error) or not sys.stdin.isatty() or find_spec("prompt_toolkit"):
             raise
         raise EngineError(str(error).replace(hint, f",terminal{hint}")) from error
-    repetition = _DEMO_REPETITION if arguments.target == "demo" else THRESHOLD
+    repetition = _DEMO_REPETITION if arguments.target == "demo" else REPETITION
     has_grammar = arguments.grammar is not False
     return EngineBackend(engine, sampling, grammar=has_grammar, repetition=repetition)
 

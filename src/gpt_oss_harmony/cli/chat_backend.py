@@ -16,7 +16,7 @@ from ..config import RenderConversationConfig
 from ..conversation.content import DeveloperContent, ReasoningEffort, SystemContent
 from ..conversation.messages import Conversation, Message, Role
 from ..engines import Completion, Engine, FinishReason, Sampling, stream_completion
-from ..engines.repetition import THRESHOLD, RepetitionDetector
+from ..engines.repetition import RepetitionDetector
 from ..rendering.history import without_past_reasoning
 from .input import warn
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..tools.tool import Tool
 
 CUT_OFF = "incomplete: the limit of tokens was reached"
+REPETITION = 512  # tokens, as `harmony serve` has it by default
 IN_CIRCLES = "stopped: the model repeats itself"
 
 
@@ -108,7 +109,7 @@ class EngineBackend(Backend):
         sampling: Sampling,
         *,
         grammar: bool = True,
-        repetition: int = THRESHOLD,
+        repetition: int = REPETITION,
     ) -> None:
         self._engine = engine
         self._sampling = sampling

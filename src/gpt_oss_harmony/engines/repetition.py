@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 
-THRESHOLD = 512
-"""The repeated tokens after which a completion runs in circles, unless somebody chooses others."""
-
 # A large prime: different tokens rarely have the same hash, and `_is_periodic` compares them.
 _MODULUS = (1 << 61) - 1
 _BASE = 0x5DEECE66D1

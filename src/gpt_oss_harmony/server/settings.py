@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple
 
 from ..apis.current_date import TODAY
-from ..engines.repetition import THRESHOLD
 
 _DAY = 24 * 60 * 60  # seconds
 
@@ -80,7 +79,7 @@ class Settings:
         choices=("openai", "open-responses"),
     )
     repetition: int | None = _setting(
-        THRESHOLD,
+        512,
         "end a completion whose last N tokens only repeat those before them, or off",
         least=2,
         off="off",
