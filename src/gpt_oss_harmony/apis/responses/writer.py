@@ -600,8 +600,7 @@ class ResponseWriter:
         return self._event(name, **_place(item), **fields)
 
     def _of_response(self, event: str) -> Event:
-        snapshot = {**self.response, "output": list(self.response["output"])}
-        return self._event(f"response.{event}", response=snapshot)
+        return self._event(f"response.{event}", response=self.response)
 
     def _event(self, name: str, /, **fields: Any) -> Event:
         number, self._events = self._events, self._events + 1
