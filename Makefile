@@ -141,7 +141,7 @@ format: $(VENV)/.installed-lint ## Format the code, repair what the linter can, 
 docs: $(DOCS_VENV)/.installed ## Build the documentation as a site in site/; broken links are errors
 	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
 	@echo "site/ has the pages; 'make playground' adds the playground that they link. To look at them:"
-	@echo "  $(BIN)/python -m http.server --directory site --bind 127.0.0.1 8001"
+	@echo "  $(DOCS_VENV)/bin/python -m http.server --directory site --bind 127.0.0.1 8001"
 
 playground: $(VENV)/.installed-serve ## Gather the inspector, Python and the demo model for the browser in site/playground, after make docs
 	$(BIN)/python scripts/playground/build.py

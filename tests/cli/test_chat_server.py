@@ -122,9 +122,12 @@ def test_a_saved_file_is_named_as_a_shell_reads_it(
     api: ScriptedApi, talk: Talk, tmp_path: Path
 ) -> None:
     api.says(HELLO)
-    name = tmp_path / "my chat.json"
-    said = talk(f"a\n/save {name}\n", person=True).out
-    assert f"saved; harmony render '{name}' shows it as the model reads it" in said
+    name, other = tmp_path / "my chat.json", tmp_path / "another chat.json"
+    said = talk(f'/history\na\n/save {name}\n/save "{other}"\n', person=True).out
+    assert said.startswith("nothing has been said yet\n")
+    for file in (name, other):
+        assert f"saved; harmony render '{file}' shows it as the model reads it" in said
+        assert file.exists()
 
 
 def test_what_cannot_be_sampled_again_or_saved(talk: Talk, tmp_path: Path) -> None:

@@ -75,10 +75,15 @@ def test_a_model_is_described_also_without_its_engine(
     monkeypatch.setattr(doctor, "_problems", lambda extra: ["it is missing"] * (extra != "serve"))
     (model,) = by_topic(findings("nosuch", H100), "model")
     assert (model.level, model.text.partition("; ")[0]) == ("warning", "nosuch is not on this disk")
+    monkeypatch.setattr(doctor, "machine_memory", lambda: 24 * GB)
     (model,) = by_topic(findings("openai/gpt-oss-20b", H100), "model")
     sizes = "weights of 13.8 GB as MXFP4, 41.8 GB as bfloat16"
     assert (model.level, model.text) == ("ok", f"openai/gpt-oss-20b: {sizes}")
 
+    monkeypatch.setattr(doctor, "machine_memory", lambda: 12 * GB)
+    (model,) = by_topic(findings("openai/gpt-oss-20b", H100), "model")
+    remedy = "they need a GPU with as much memory, or several"
+    assert (model.level, model.remedy) == ("warning", remedy)
     (model,) = by_topic(findings("demo", H100, engine="transformers"), "model")
     assert (model.level, model.text.partition(":")[0]) == ("ok", "demo")
     broken = tmp_path / "broken.gguf"

@@ -135,6 +135,8 @@ class ChatConversation:
         )
 
     def _show_history(self) -> None:
+        if not self._messages:
+            self._note("nothing has been said yet")
         for message in self._messages:
             write_message(message, self._output)
 
@@ -154,7 +156,9 @@ class ChatConversation:
             self._messages += earlier
 
     def _save(self, name: str) -> None:
-        """Write the conversation to a new file."""
+        """Write the conversation to a new file, whose name may stand in quotes."""
+        if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
+            name = name[1:-1]
         if not name:
             self._complain("name a new file, such as /save chat.json")
             return

@@ -216,7 +216,9 @@ def _without_engine(source: ModelSource) -> Iterator[Finding]:
     if figures is not None and figures.kind == "gpt_oss":
         sizes = [figures.weight_bytes(is_mxfp4=is_mxfp4) for is_mxfp4 in (True, False)]
         text = "weights of {} as MXFP4, {} as bfloat16".format(*map(gigabytes, sizes))
-        yield Finding("ok", "model", f"{place}: {text}")
+        fits = free is None or sizes[0] < free
+        remedy = "" if fits else "they need a GPU with as much memory, or several"
+        yield Finding("ok" if fits else "warning", "model", f"{place}: {text}", remedy)
 
 
 def _tokenizer() -> Finding:
