@@ -58,11 +58,15 @@ _BASE = re.compile(r'(?<="base": ")[./]+(?=")')
 _INDEX = Path("search", "search_index.json")
 
 # Where the theme's search begins to read a query. A minus before a word excludes it there, so that
-# whoever types the name of an option would find every page but the right one.
+# whoever types the name of an option would find every page but the right one. An option is searched
+# by its words and, for the sections that have it, as one word.
 _QUERY = "return t.trim().split("
-_OPTIONS_ARE_WORDS = r'return t.replace(/(^|\s)-+(?=\S)/g,"$1").trim().split('
+_OPTIONS_ARE_WORDS = (
+    r'return t.replace(/(^|\s)-+(\S+)/g,(_,s,o)=>`${s}${o} ${o.replace(/-/g,"")}`).trim().split('
+)
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+_COMMAND = re.compile(r"harmony [a-z ,]+")
 
 # A name of code that has several words, and the words.
 _NAME = re.compile(r"\b[A-Za-z]\w*(?:(?<=[a-z])[A-Z]|(?<=\w)_(?=\w))\w*")
@@ -73,6 +77,7 @@ _WEIGHTS = {
     "start/": 4,
     "start/index.": 6,
     "guides/": 2,
+    "guides/command.": 4,
     "guides/serve.": 4,
     "understand/": 2,
     "understand/format.": 5,
@@ -84,7 +89,10 @@ _WEIGHTS = {
 _PICTURE = re.compile(r'(<img\b[^>]*\bsrc="([^"]*/turn)\.svg"[^>]*>)')
 
 # Until a package index has the packages (`extra.announcement` says so), commands install a clone.
-_INSTALLED = re.compile(r"^(pip install .*?)('?)gpt-oss-harmony(-\w+(?:-\w+)?)?", re.MULTILINE)
+_INSTALLED = re.compile(
+    r"((?:^ *|(?<=`)(?=[^`\n]*\[))pip install [^`\n]*?)('?)gpt-oss-harmony(-\w+(?:-\w+)?)?",
+    re.MULTILINE,
+)
 _FOLDERS = {None: ".", "-drop-in": "./packages/drop_in", "-vllm": "./packages/vllm"}
 
 # Outside of tables a backslash in code is a backslash.
@@ -238,13 +246,21 @@ def _seen_from(language: str, entries: list[dict[str, Any]]) -> list[dict[str, A
     return own + english
 
 
-def _names(entry: dict[str, Any]) -> dict[str, str]:
-    """Return the words in an entry's names of code, and the name that it describes."""
+def _names(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the words in an entry's names of code, and what it describes: a name, a command.
+
+    The section of a command is found by its own options, and their page by all of them.
+    """
     found = _NAME.findall(f"{entry['title']} {entry['text']}")
     words = dict.fromkeys(word.lower() for name in found for word in _PART.findall(name))
-    fields = {"parts": " ".join(words)} if words else {}
+    fields: dict[str, Any] = {"parts": " ".join(words)} if words else {}
     page, _, anchor = entry["location"].partition("#")
     described = anchor.rpartition(".")[2]
     if page.startswith("reference/api/") and _NAME.fullmatch(described):
         fields["name"] = described
+    if page.endswith("/command/") and (command := _COMMAND.search(entry["title"])):
+        options = _OPTION.findall(entry["text"]) if page == "reference/command/" else []
+        words = [command[0], *dict.fromkeys(option.replace("-", "") for option in options)]
+        fields["name"] = " ".join(words)
+        fields["tags"] = options or [command[0]]
     return fields

@@ -42,6 +42,44 @@ ENTER, ALT_ENTER, LEFT = "\r", "\x1b\r", "\x1b[D"
 PASTED = "\x1b[200~one\r\ntwo\nthree\x1b[201~"
 
 
+@given(
+    st.lists(st.text("ab1.,", min_size=1, max_size=9), max_size=30),
+    st.lists(st.sampled_from([" ", "  ", "\n", "\n\n"]), min_size=30, max_size=30),
+    st.lists(st.integers(0, 300), max_size=40),
+    st.integers(12, 40),
+)
+def test_a_terminal_shows_each_word_whole(
+    words: list[str], spaces: list[str], cuts: list[int], width: int
+) -> None:
+    text = "".join(map("".join, zip(words, spaces, strict=False)))
+    screen = Terminal()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", screen)
+        patch.setenv("TERM", "dumb")
+        patch.setenv("COLUMNS", str(width))
+        writer = Person(Output()).writer("", markdown=False)
+        for begin, end in itertools.pairwise([0, *sorted(cuts), len(text)]):
+            writer.write(text[begin:end])
+        writer.close()
+    shown = [
+        line[start : start + width]
+        for line in screen.getvalue().split("\n")
+        for start in range(0, max(len(line), 1), width)
+    ]
+    assert " ".join(shown).split() == text.split()
+    assert screen.getvalue().count("\n") >= text.count("\n") + 1
+
+
+def test_a_text_without_spaces_does_not_wait() -> None:
+    screen = Terminal()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", screen)
+        patch.setenv("TERM", "dumb")
+        writer = Person(Output()).writer("", markdown=False)
+        writer.write("天気" * 20)
+        assert screen.getvalue() == "天気" * 20
+
+
 @pytest.fixture(scope="module")
 def keyboard() -> Iterator[PipeInput]:
     with create_pipe_input() as keyboard, create_app_session(input=keyboard, output=DummyOutput()):

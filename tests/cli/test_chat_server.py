@@ -128,6 +128,7 @@ def test_a_saved_file_is_named_as_a_shell_reads_it(
     for file in (name, other):
         assert f"saved; harmony render '{file}' shows it as the model reads it" in said
         assert file.exists()
+    assert "name a new file, such as /save chat.json" in talk("/save nodir/\n", person=True).out
 
 
 def test_what_cannot_be_sampled_again_or_saved(talk: Talk, tmp_path: Path) -> None:

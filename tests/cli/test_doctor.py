@@ -75,6 +75,8 @@ def test_a_model_is_described_also_without_its_engine(
     monkeypatch.setattr(doctor, "_problems", lambda extra: ["it is missing"] * (extra != "serve"))
     (model,) = by_topic(findings("nosuch", H100), "model")
     assert (model.level, model.text.partition("; ")[0]) == ("warning", "nosuch is not on this disk")
+    (model,) = by_topic(findings("GPT-OSS-20B", H100), "model")
+    assert model.remedy == "did you mean openai/gpt-oss-20b?"
     monkeypatch.setattr(doctor, "machine_memory", lambda: 24 * GB)
     (model,) = by_topic(findings("openai/gpt-oss-20b", H100), "model")
     sizes = "weights of 13.8 GB as MXFP4, 41.8 GB as bfloat16"

@@ -296,6 +296,14 @@ def test_a_turn_without_an_answer_is_taken_back(
     assert "<|message|>a<|end|>" not in engine.prompts[1]
 
 
+def test_a_full_context_names_the_way_out(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.context_length, engine.completions = 400, [NOON]
+    error = talk(monkeypatch, capsys, f"hi\n{COUNTED}\n", code=1).err
+    assert "shorten the conversation; /new forgets it (the question is taken back)" in error
+
+
 def test_again_asks_a_question_that_was_taken_back(
     engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -272,7 +272,8 @@ def test_models_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     assert "cannot be opened with the engine numpy" in failure(tmp_path)
     assert "at most 4,096 tokens, not 5,000" in failure("demo", context_length=5000)
-    assert "does not have all of the options dtype" in failure("demo", dtype="float16")
+    problem = "does not have all of the options dtype; it has context_length, max_requests"
+    assert problem in failure("demo", dtype="float16")
 
 
 def test_broken_numbers_are_an_error() -> None:

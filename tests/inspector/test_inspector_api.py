@@ -157,6 +157,35 @@ NOTICES: dict[str, tuple[dict[str, Any], list[tuple[str, str | None]]]] = {
             )
         ],
     ),
+    "a call of nothing": (
+        {
+            "messages": [
+                {
+                    "role": "developer",
+                    "content": {
+                        "type": "developer_content",
+                        "tools": {
+                            "functions": {
+                                "name": "functions",
+                                "tools": [{"name": "now", "description": ""}],
+                            }
+                        },
+                    },
+                },
+                *[
+                    {"role": "assistant", "channel": "commentary", "recipient": to, "content": ""}
+                    for to in ("functions.now", "functions.nwo", "nothing")
+                ],
+            ]
+        },
+        [
+            (
+                "messages[2].recipient: no message declares 'functions.nwo'; did you mean "
+                "functions.now?",
+                "messages[2].recipient",
+            )
+        ],
+    ),
     "an unknown type": (
         {
             "input": "a",

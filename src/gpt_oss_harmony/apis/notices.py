@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..conversation.content import CHANNELS
 from ..conversation.json_field import NOTHING, unread_in
-from ..conversation.messages import Conversation, Message, declared_tools
+from ..conversation.messages import Conversation, Message, Role, declared_tools
 from ..errors import did_you_mean
 from ..typescript.json_text import JsonValue
 from ..typescript.references import type_problem, unknown_types
@@ -38,9 +38,23 @@ def notices(conversation: Conversation, unread: Sequence[Unread]) -> list[Notice
         path = f"messages[{index}].channel"
         problem = f"the models know no channel {channel!r:.60}; {remedy}"
         found.append(Notice(f"{path}: {problem}", path))
-    tools = declared_tools(conversation.messages).values()
-    schemas = (tool.parameters for tool in tools if tool is not None)
+    tools = declared_tools(conversation.messages)
+    found += _undeclared(conversation, tools) if tools else ()
+    schemas = (tool.parameters for tool in tools.values() if tool is not None)
     return found + list(map(Notice, schema_notices(schemas)))
+
+
+def _undeclared(conversation: Conversation, tools: Collection[str]) -> Iterator[Notice]:
+    """Name the first call of what no message declares."""
+    for index, message in enumerate(conversation.messages):
+        name = message.recipient
+        if message.author.role is not Role.ASSISTANT or name in (None, "assistant", "all"):
+            continue
+        if name not in tools and name.partition(".")[0] not in tools:
+            remedy = did_you_mean(name, tools, f"there are {', '.join(tools)}"[:200])
+            path = f"messages[{index}].recipient"
+            yield Notice(f"{path}: no message declares {name!r:.60}; {remedy}", path)
+            return
 
 
 def schema_notices(schemas: Iterable[JsonValue]) -> list[str]:

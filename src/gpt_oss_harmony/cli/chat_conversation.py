@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import shlex
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..conversation.json_field import json_problem
 from ..conversation.messages import Author, Message, Role
+from ..engines import ContextLengthError
 from ..errors import HarmonyError
 from .chat_backend import Answer, Backend, Opening, opened_conversation
 from .chat_person import Person, Writer
@@ -159,7 +161,7 @@ class ChatConversation:
         """Write the conversation to a new file, whose name may stand in quotes."""
         if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
             name = name[1:-1]
-        if not name:
+        if not name or name.endswith(("/", os.sep)):
             self._complain("name a new file, such as /save chat.json")
             return
         try:
@@ -207,7 +209,8 @@ class ChatConversation:
                 self._taken_back, outcome = question, "the question is taken back"
             if self._command == "/again" and not is_again:
                 self._command, outcome = question, "the question is asked anew"
-            self._complain(f"{_in_a_line(error)} ({outcome})")
+            remedy = "; /new forgets it" if isinstance(error, ContextLengthError) else ""
+            self._complain(f"{_in_a_line(error)}{remedy} ({outcome})")
             if had_result and self._result_example:
                 self._note(f"this model knows results such as {self._result_example}")
         if self._output.is_terminal:

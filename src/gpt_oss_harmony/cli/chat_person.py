@@ -6,14 +6,19 @@ for a pipe.
 
 from __future__ import annotations
 
+import re
 import sys
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
+from shutil import get_terminal_size
+from unicodedata import east_asian_width
 
 from .input import UnreadableError
 from .output import Output, Style
 
 _QUOTES = '"""'
+_WORD_ENDS = re.compile(r"(?<=\s)")
+_LONGEST_WORD = 30
 
 
 class Writer(ABC):
@@ -29,17 +34,44 @@ class Writer(ABC):
 
 
 class _PlainWriter(Writer):
+    """Shows text as it comes; a terminal's lines break between words.
+
+    So the last word waits until it has ended, unless it is as long as texts without spaces are.
+    """
+
     def __init__(self, output: Output, style: Style) -> None:
         self._output = output
         self._style = style
+        self._word = ""
+        self._column = 0
+        self._width = get_terminal_size().columns if output.is_terminal else 0
 
     def write(self, text: str) -> None:
+        if self._width:
+            *ended, self._word = _WORD_ENDS.split(self._word + text)
+            if len(self._word) > _LONGEST_WORD:
+                ended.append(self._word)
+                self._word = ""
+            text = "".join(map(self._placed, ended))
         self._output.write(text, self._style)
         self._output.flush()
 
+    def _placed(self, word: str) -> str:
+        """Return a word and the space after it, on a new line if this one has no room."""
+        begins_line = self._column > 0 and self._column + _columns(word.rstrip()) > self._width
+        before = 0 if begins_line else self._column
+        self._column = 0 if word.endswith("\n") else (before + _columns(word)) % self._width
+        return f"\n{word}" if begins_line else word
+
     def close(self) -> None:
+        if self._word:
+            self._output.write(self._placed(self._word), self._style)
         self._output.line()
         self._output.flush()
+
+
+def _columns(text: str) -> int:
+    return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
 class Person:

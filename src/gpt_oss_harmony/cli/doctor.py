@@ -27,6 +27,7 @@ from ..engines.gguf_header import read_gguf_header
 from ..engines.local_memory import machine_memory, plan_local_memory
 from ..engines.model_names import ModelSource, find_source, is_url
 from ..engines.placement import Machine, Placement, place
+from ..errors import did_you_mean
 from ..installation import DISTRIBUTION, VERSION, requirement
 from ..tokens.encoder import CHOICE
 from ..tokens.tokenizer import load_tokenizer
@@ -205,7 +206,9 @@ def _without_engine(source: ModelSource) -> Iterator[Finding]:
     is_known = place == "demo" or place in PUBLISHED_FIGURES or Path(place).exists()
     if not is_known:
         text = f"{place} is not on this disk; 'harmony models' lists what is"
-        yield Finding("warning", "model", f"{text}, and serve asks the Hugging Face hub")
+        yield Finding(
+            "warning", "model", f"{text}, and serve asks the Hugging Face hub", _meant(place)
+        )
         return
     try:
         is_gguf = source.engine == "llamacpp"
@@ -219,6 +222,10 @@ def _without_engine(source: ModelSource) -> Iterator[Finding]:
         fits = free is None or sizes[0] < free
         remedy = "" if fits else "they need a GPU with as much memory, or several"
         yield Finding("ok" if fits else "warning", "model", f"{place}: {text}", remedy)
+
+
+def _meant(model: str) -> str:
+    return did_you_mean(model.lower(), PUBLISHED_FIGURES, likeness=0.7)
 
 
 def _tokenizer() -> Finding:
@@ -341,7 +348,8 @@ def _model(
     try:
         figures = _figures(model)
         if figures is None:
-            yield Finding("warning", "model", f"the sizes of {model} are not on this disk")
+            text = f"the sizes of {model} are not on this disk"
+            yield Finding("warning", "model", text, _meant(model))
             return
         context, most = options.get("context_length"), options["max_requests"]
         placement = place(figures, machine, options, context_length=context, max_requests=most)

@@ -22,6 +22,8 @@ SLASH_COMMANDS: SlashCommands = {
     "/save": (),
     "/help": (),
     "/quit": (),
+    "/clear": (),
+    "/exit": (),
 }
 
 HELP = f"""\

@@ -147,7 +147,7 @@ async def open_engine(model: str | Path, *, engine: str | None = None, **options
         # Before the call, in which a bug could raise a `TypeError` as well.
         signature(opened.load).bind(source.place, name=name, **options)
     except TypeError as error:
-        raise unknown_options(kind, options, error) from error
+        raise unknown_options(kind, options, error, opened.load) from error
     place = source.place
     if place == "demo" and source.engine != "numpy":
         from .demo_model import demo_model_folder

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from inspect import signature
 from typing import Any, NamedTuple
 
 from ..errors import HarmonyError, wrong_type
@@ -257,10 +258,15 @@ class Engine(ABC):
 
 
 def unknown_options(
-    engine: str, options: Mapping[str, Any], error: TypeError
+    engine: str, options: Mapping[str, Any], error: TypeError, opens: Callable[..., Any]
 ) -> EngineError | TypeError:
-    """Return the error for options that an engine of this kind does not have."""
-    given = ", ".join(sorted(options))
-    if not given:
+    """Return the error for options that the function which `opens` an engine does not have."""
+    if not options:
         return error
-    return EngineError(f"{engine} does not have all of the options {given}: {error}")
+    named = [
+        parameter.name
+        for parameter in signature(opens).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "name"
+    ]
+    given, others = ", ".join(sorted(options)), ", ".join(named)
+    return EngineError(f"{engine} does not have all of the options {given}; it has {others}")

@@ -65,7 +65,7 @@ async def open_server(url: str, options: Mapping[str, Any]) -> Engine:
     try:
         return await engine.connect(url, **options)
     except TypeError as error:
-        raise unknown_options(engine.__name__, options, error) from error
+        raise unknown_options(engine.__name__, options, error, engine.connect) from error
     except EngineError as error:
         named = None if error.retryable else await name_other_server(url, options.get("api_key"))
         if named is None:

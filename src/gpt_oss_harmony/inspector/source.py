@@ -29,7 +29,7 @@ from ..conversation.built_in_tools import BUILT_IN_TOOLS
 from ..conversation.json_field import JsonField, noting
 from ..conversation.messages import Conversation, Message, Role
 from ..encoding import load_harmony_encoding
-from ..errors import ConversationError
+from ..errors import ConversationError, closest
 from ..sampled_messages import SampledMessage, with_sampled_tokens
 from .wire import AppendBody, Form, SourceBody
 
@@ -70,12 +70,8 @@ def read_source(body: SourceBody) -> InspectedSource:
         form = "chat" if is_chat(source) else "harmony"
     elif "input" in source:
         form = "responses"
-    elif "choices" in source or "output" in source:
-        raise ConversationError("this is a response, not a request; parse its raw text in Tokens")
     else:
-        raise ConversationError(
-            "expected messages, as in harmony and in Chat Completions, or an input, as in Responses"
-        )
+        raise _no_source(source)
     if form == "harmony":
         return _harmony(source, body.date)
     if form == "chat":
@@ -95,6 +91,18 @@ def read_source(body: SourceBody) -> InspectedSource:
     paths = [*unknown, *unread_fields(dict(request), indices=True)]
     unread = first_of_each((path, ResponsesRequest.model_fields) for path in paths)
     return _request(form, read, dict(request), unread)
+
+
+def _no_source(source: Mapping[str, Any]) -> ConversationError:
+    """Say what is wrong with an object that has neither messages nor an input."""
+    if "choices" in source or "output" in source:
+        return ConversationError("this is a response, not a request; parse its raw text in Tokens")
+    for name in ("messages", "input"):
+        if closest(name, source, 0.8):
+            return JsonField(source)[name].unexpected("a list")
+    return ConversationError(
+        "expected messages, as in harmony and in Chat Completions, or an input, as in Responses"
+    )
 
 
 def conversation_json(conversation: Conversation) -> dict[str, Any]:

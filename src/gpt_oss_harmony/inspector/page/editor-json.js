@@ -2,7 +2,7 @@
 
 import { button, element, fill, labelled, select } from "./element.js";
 import { JsonError, readJson, writeJson } from "./json.js";
-import { lineAndColumn, placeOf, repeatedField, withPlace } from "./json-places.js";
+import { endOfValue, lineAndColumn, placeOf, repeatedField, withPlace } from "./json-places.js";
 import { readSource, UnreadableError } from "./state.js";
 import { phrase } from "./words.js";
 
@@ -152,16 +152,15 @@ export class EditorJson {
   }
 
   /**
-   * Bring the line of a place into view, and select from the place to its end.
+   * Bring the line of a place into view, and select the value at the place.
    *
    * @param {number} place
    */
   #showPlace(place) {
     const text = this.#text.value;
-    const end = text.indexOf("\n", place);
     const lines = text.slice(0, place).split("\n").length - 1;
     this.#text.focus();
-    this.#text.setSelectionRange(place, end < 0 ? text.length : end);
+    this.#text.setSelectionRange(place, endOfValue(text, place));
     this.#tellPlace();
     this.#text.scrollTop = Math.max(0, lines - 2) * Number.parseFloat(getComputedStyle(this.#text).lineHeight);
   }

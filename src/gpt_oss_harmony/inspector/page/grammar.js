@@ -10,6 +10,7 @@ import { declaredTools } from "./declared-tools.js";
 import { button, element, fill, labelled } from "./element.js";
 import { lesson } from "./lesson.js";
 import { Panes } from "./panes.js";
+import { problemWords } from "./problem-line.js";
 import { layoutOf } from "./reading-layout.js";
 import { concernsConversation } from "./state.js";
 import { SteppedView } from "./stepped-view.js";
@@ -90,7 +91,7 @@ export class GrammarTab {
       try {
         await this.#read(signal);
       } catch (error) {
-        const problem = /** @type {Error} */ (error).message;
+        const problem = problemWords(error);
         if (!signal.aborted) this.#tokens.say(phrase("No grammar: {problem}", { problem }));
         throw error;
       }

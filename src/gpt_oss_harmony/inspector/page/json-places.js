@@ -155,6 +155,21 @@ export function repeatedField(text) {
 }
 
 /**
+ * Find the end of the value at a place; of a list, an object and what is no value, that of the line.
+ *
+ * @param {string} text
+ * @param {number} place
+ */
+export function endOfValue(text, place) {
+  const line = text.indexOf("\n", place);
+  const pattern = text[place] === '"' ? TEXT : SCALAR;
+  pattern.lastIndex = place;
+  const length = pattern.exec(text)?.[0].length ?? 0;
+  if (length > 0) return place + length + (pattern === TEXT ? 1 : 0);
+  return line < 0 ? text.length : line;
+}
+
+/**
  * Count the line and the column of a place from 1, as people do.
  *
  * @param {string} text
