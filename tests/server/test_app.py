@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
 import threading
 import time
 import weakref
@@ -114,6 +115,9 @@ def test_bad_bodies_name_the_field(
     [
         (b'{"model":"\xff"}', "the body is not valid JSON: it is not UTF-8 (byte 10)"),
         (b"[" * 100_000, "nested too deeply"),
+        (b'{"a": NaN}', "the body is not valid JSON: NaN is not JSON"),
+        (b'{"a": [-1e400]}', "the body is not valid JSON: the number -1e400 is too large"),
+        (b'{"a": [' + b"[]," * 100_000 + b"1e999]}", "the number 1e999 is too large"),
         (
             b'{\n"model": "demo",\n"input"}',
             "the body is not valid JSON (line 3, column 8): expected : after the field name",
@@ -126,6 +130,62 @@ def test_bytes_that_no_reader_takes_are_named(path: str, body: bytes, problem: s
         answer = client.post(f"/v1/{path}", content=body, headers=kind)
     assert answer.status_code == 400
     assert problem in answer.json()["error"]["message"]
+
+
+HALF = r"a\udfff"  # of a surrogate pair, as JSON writes it
+FUNCTION = f'{{"name":"{HALF}","type":"function","parameters":{{}},"{HALF}":1}}'
+USER = f'{{"role":"user","content":"x","{HALF}":1}}'
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/responses", f'"input":[{USER}],"tools":[{FUNCTION}]'),
+        ("/v1/chat/completions", f'"messages":[{USER}],"tools":[{FUNCTION}]'),
+        ("/v1/messages", f'"max_tokens":9,"messages":[{USER}],"tools":[{FUNCTION}]'),
+        ("/v1/completions", '"prompt":"x"'),
+        ("/api/chat", f'"model":"script","messages":[{USER}]'),
+    ],
+)
+@pytest.mark.parametrize("choice", ["auto", HALF])
+def test_half_a_surrogate_pair_may_stand_in_any_name(path: str, body: str, choice: str) -> None:
+    raw = f'{{{body},"{HALF}":1,"tool_choice":{{"type":"function","name":"{choice}"}}}}'
+    engine = ScriptedEngine()
+    engine.completions = ["<|channel|>final<|message|>Noon.<|return|>"]
+    with LocalClient(create_app(engine, Settings())) as client:
+        answer = client.post(path, content=raw, headers={"content-type": "application/json"})
+    assert answer.status_code in (200, 400), answer.text
+    assert json.loads(answer.text.splitlines()[0])
+
+
+CALLED = "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}<|call|>"
+NOW = {"type": "function", "name": "now", "parameters": {"type": "object"}}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/responses", {"input": "x", "tools": [NOW]}),
+        ("/v1/chat/completions", {"messages": [USER_X := {"role": "user", "content": "x"}]}),
+        ("/v1/messages", {"messages": [USER_X], "max_tokens": 99}),
+        ("/api/chat", {"model": "script", "messages": [USER_X]}),
+    ],
+)
+def test_a_model_may_write_what_is_no_json(path: str, body: dict[str, Any], stream: bool) -> None:
+    for arguments in ('{"a":NaN}', '{"a":[1e400]}', r'{"\ud800":-Infinity}', "[" * 3000):
+        engine = ScriptedEngine()
+        engine.completions = [CALLED.replace("{}", arguments)]
+        tool = {"function": NOW, "type": "function"} if "responses" not in path else NOW
+        if path.endswith("/messages"):
+            tool = {"name": "now", "input_schema": {"type": "object"}}
+        with LocalClient(create_app(engine, Settings())) as client:
+            answer = client.post(path, json={"tools": [tool], "stream": stream, **body})
+        assert answer.status_code == 200
+        lines = answer.text.splitlines() if stream else [answer.text]
+        for line in lines:
+            if line.startswith(("data: {", "{")):
+                json.loads(line.removeprefix("data: "), parse_constant=pytest.fail)
 
 
 ODD: list[Any] = [None, [], {}, "", -1, 1e99, 1.5, True, [None], {"x": None}, "x" * 5000, [{}]]

@@ -1,4 +1,7 @@
-"""Large JSON is read as Python reads it, up to a limit, and written as everything else is."""
+"""Large JSON is read as Python reads it, up to a limit, and written as everything else is.
+
+Python also reads what JSON has no words for, such as NaN and 1e999: that is an error.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,11 @@ from gpt_oss_harmony.server.http.errors import ApiError
 from gpt_oss_harmony.server.http.json import json_parts, large_json_response, read_json
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 
@@ -38,7 +45,7 @@ def test_the_slow_reader_and_writer_are_the_fast_ones(value: Any) -> None:
 
 
 @pytest.mark.usefixtures("always_large")
-@pytest.mark.parametrize("data", [b"[1,", b"[1,]", b'{"a":[}', b"[NaN, 01]", b"[1] [2]"])
+@pytest.mark.parametrize("data", [b"[1,", b"[1,]", b'{"a":[}', b"[1, 01]", b"[1] [2]"])
 def test_what_is_no_json_is_the_same_error(data: bytes) -> None:
     with pytest.raises(ValueError) as expected:  # noqa: PT011 - whatever Python says
         json.loads(data)
@@ -80,12 +87,25 @@ def test_the_values_of_a_request_are_limited(value: str) -> None:
 def test_any_text_is_what_it_is_for_python(text: str) -> None:
     for data in (text, text.encode("utf-8", "surrogatepass")):
         try:
-            expected = repr(json.loads(data))
+            value = json.loads(data)
+            expected = repr(value)
+            json.dumps(value, allow_nan=False)
         except ValueError as error:
-            with pytest.raises(type(error), match=f"^{re.escape(str(error))}$"):
+            other = "is not JSON|is too large|too many digits"
+            with pytest.raises(json.JSONDecodeError, match=f"^{re.escape(str(error))}$|{other}"):
                 read_json(data)
         else:
             assert repr(read_json(data)) == expected
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("text", ["[NaN]", "[-Infinity]", "[1e999]", '{"a": [-1.5e400]}'])
+def test_what_json_has_no_words_for_is_refused(
+    monkeypatch: pytest.MonkeyPatch, text: str, large: bool
+) -> None:
+    monkeypatch.setattr(server_json, "_FEW", 0 if large else 99)
+    with pytest.raises(json.JSONDecodeError, match=r"is not JSON|is too large"):
+        read_json(text)
 
 
 @pytest.mark.usefixtures("always_large")

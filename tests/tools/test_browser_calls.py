@@ -165,7 +165,7 @@ MISTAKES = [
     ("browser.search", '{"query": "a", "topn": "many"}', "`topn` must be a number"),
     ("browser.search", '{"query": "a", "topn": 1.5}', "`topn` must be a number, not 1.5"),
     ("browser.search", '{"query": "a", "topn": true}', "`topn` must be a number, not true"),
-    ("browser.search", '{"query": "a", "topn": 1e999}', "`topn` must be a number"),
+    ("browser.search", '{"query": "a", "topn": 1e999}', "the number 1e999 is too large"),
     ("browser.search", '{"query": "a", "days": 3}', "unknown argument `days`; `browser"),
     ("browser.search", '{"query": "a"', "must be a JSON object: "),
     ("browser.search", '["a"]', "must be a JSON object, such as"),

@@ -6,13 +6,13 @@ and the JSON of a whole answer, or None for a request that has none at the end o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
+from ..conversation.json_field import strict_json
 from ..errors import ConversationError
 from .current_date import rfc_3339
 from .files import FileExpiry
@@ -64,7 +64,7 @@ def read_batch_file(
     data: bytes,
     endpoint: str,
     most_bytes: int | None = None,
-    read: Callable[[bytes], Any] = json.loads,
+    read: Callable[[bytes], Any] = strict_json,
 ) -> list[_Request]:
     """Read the lines of an input file. Raises `BatchBodyError`.
 

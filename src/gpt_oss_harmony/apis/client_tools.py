@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..conversation.json_field import JsonField
+from ..conversation.json_field import JsonField, strict_json
 from ..conversation.tool_namespaces import ToolDescription
 
 
@@ -219,7 +219,7 @@ def call_field(tool: ClientTool, arguments: str) -> dict[str, Any] | None:
     {'timeout_ms': None, 'max_output_length': None, 'commands': ['ls']}
     """
     try:
-        given = json.loads(arguments)
+        given = strict_json(arguments)
     except (ValueError, RecursionError):
         return None
     schema = tool.function.parameters

@@ -12,11 +12,10 @@ OpenAI's own fields come first; the others are vLLM's. Two that ask for somethin
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..conversation.json_field import JsonField
+from ..conversation.json_field import JsonField, strict_json
 from .conversation_builder import RequestedFormat, read_response_format
 
 
@@ -73,7 +72,7 @@ def _read_object(field: JsonField, expected: str) -> dict[str, Any]:
     value: object = field.value
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = strict_json(value)
         except ValueError:
             raise field.error(f"this is not JSON; send {expected}") from None
     if not isinstance(value, Mapping):

@@ -7,7 +7,6 @@ where text is written.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import stat
 import sys
@@ -19,7 +18,7 @@ from typing import Any, ClassVar
 from ..apis.chat.input import conversation_from_chat, is_chat
 from ..apis.current_date import iso_date
 from ..apis.notices import Unread, notices, unread_of_chat, unread_of_harmony
-from ..conversation.json_field import RepeatedFields, json_problem, noting
+from ..conversation.json_field import RepeatedFields, json_problem, noting, strict_json
 from ..conversation.messages import Conversation
 from ..errors import HarmonyError
 from .command import BAD_USAGE
@@ -97,7 +96,7 @@ def read_json(file: str, *, of_option: bool = False) -> tuple[Any, str]:
             raise InputError("there is no input; expected JSON")
         repeated = RepeatedFields()
         try:
-            value = json.loads(text, object_pairs_hook=repeated)
+            value = strict_json(text, object_pairs_hook=repeated)
         except (ValueError, RecursionError) as error:
             raise InputError(json_problem(error)) from error
     for name in repeated.names[:1]:

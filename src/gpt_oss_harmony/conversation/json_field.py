@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,26 @@ from ..errors import ConversationError, closest
 def refuse_constant(name: str) -> Any:
     """Raise `ValueError` for NaN and Infinity, as the `parse_constant` of `json.loads`."""
     raise ValueError(f"{name} is not JSON")
+
+
+def finite_number(digits: str) -> float:
+    """Read a number, as the `parse_float` of `json.loads`; raise `ValueError` for a huge one."""
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"the number {digits:.20} is too large")
+    return number
+
+
+def strict_json(text: str | bytes, **hooks: Any) -> Any:
+    """Read JSON as `json.loads` does, without what JSON has no words for: NaN and infinite numbers.
+
+    What was read can be written as JSON again. `hooks` are those of `json.loads`.
+
+    >>> strict_json("[1e400]")
+    Traceback (most recent call last):
+    ValueError: the number 1e400 is too large
+    """
+    return json.loads(text, parse_constant=refuse_constant, parse_float=finite_number, **hooks)
 
 
 # `ReadObject` has a `get` of its own, which notes the reading.

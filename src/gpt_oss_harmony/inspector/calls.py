@@ -7,13 +7,13 @@ This module needs neither a server nor the extra ``inspect``. Without llguidance
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from typing import Any, NamedTuple, NoReturn, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from ..apis.request_body import RequestBody, read_body
 from ..conversation.built_in_tools import BUILT_IN_TOOLS
+from ..conversation.json_field import strict_json
 from ..errors import HarmonyError
 from ..installation import VERSION
 from .export import exported
@@ -115,22 +115,13 @@ def _has_grammar() -> bool:
 
 
 def _parsed(raw: bytes) -> Any:
-    def refuse(name: str) -> NoReturn:
-        raise ValueError(f"there is no {name} in JSON")
-
-    def finite(digits: str) -> float:
-        number = float(digits)
-        if math.isinf(number):
-            raise ValueError(f"the number {digits:.20} is too large")
-        return number
-
     if len(raw) > MAX_BYTES:
         raise InspectorError(413, f"the request is larger than {MAX_BYTES:,} bytes; send less")
     if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:
         # No other thread runs while Python reads them: not in a second, where there are millions.
         raise InspectorError(413, f"the request holds more than {MAX_VALUES:,} values; send less")
     try:
-        return json.loads(raw.decode(), parse_constant=refuse, parse_float=finite)
+        return strict_json(raw.decode())
     except RecursionError:
         raise InspectorError(400, "the JSON is nested too deeply to be read; flatten it") from None
     except ValueError as error:  # not UTF-8, not JSON, or a number of too many digits

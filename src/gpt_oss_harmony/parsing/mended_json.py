@@ -15,7 +15,7 @@ from enum import Enum
 from operator import itemgetter
 from typing import NamedTuple
 
-from ..conversation.json_field import refuse_constant
+from ..conversation.json_field import strict_json
 
 LONGEST_TEXT = 1_000_000
 """Characters: longer text is not mended."""
@@ -89,7 +89,7 @@ def mend_json(text: str) -> MendedJson | None:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text, parse_constant=refuse_constant)
+        strict_json(text)
     except (ValueError, RecursionError):
         return False
     return True

@@ -130,7 +130,10 @@ def shown_fields(found: Sequence[str]) -> list[str]:
     ['temprature', 'tools[].a%20b']
     """
     # A header must not end in a space, so an empty name is shown as quotes.
-    return [quote(field[:_NAME_LENGTH], safe=".[]") or '""' for field in found[:_SHOWN_FIELDS]]
+    return [
+        quote(field[:_NAME_LENGTH], safe=".[]", errors="replace") or '""'
+        for field in found[:_SHOWN_FIELDS]
+    ]
 
 
 @functools.lru_cache(maxsize=1024)

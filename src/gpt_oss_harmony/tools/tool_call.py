@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ..conversation.json_field import strict_json
 from ..conversation.messages import Message
 from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 from ..tokens.python_encoder import without_surrogates
@@ -29,7 +30,7 @@ def read_arguments(text: str, name: str = "the arguments") -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        arguments = json.loads(text)
+        arguments = strict_json(text)
         written = json.dumps(arguments, ensure_ascii=False)
         if (valid := without_surrogates(written)) != written:
             arguments = json.loads(valid)

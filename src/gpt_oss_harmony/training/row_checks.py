@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ..conversation.content import CHANNELS, DeveloperContent
-from ..conversation.json_field import refuse_constant
+from ..conversation.json_field import strict_json
 from ..conversation.messages import Conversation, Message, Role, declared_tools, is_answer
 
 FindingKind: TypeAlias = Literal[
@@ -170,7 +170,7 @@ def _call_problem(message: Message, body: str, opening: Sequence[Message]) -> st
     if recipient in tools and tools[recipient] is None:
         return None  # it takes text
     try:
-        value = json.loads(body, object_pairs_hook=_object, parse_constant=refuse_constant)
+        value = strict_json(body, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         return f"the arguments of a call of {recipient!r:.60} are not valid JSON ({error!s:.80})"
     if not isinstance(value, dict):

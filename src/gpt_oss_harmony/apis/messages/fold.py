@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from ...conversation.json_field import strict_json
 from .input import INVALID_JSON
 
 
@@ -50,7 +50,7 @@ class MessagesFold:
 
 def _input(arguments: str) -> dict[str, Any]:
     try:
-        read = json.loads(arguments or "{}")
+        read = strict_json(arguments or "{}")
     except (ValueError, RecursionError):
         read = None
     return read if isinstance(read, dict) else {INVALID_JSON: arguments}

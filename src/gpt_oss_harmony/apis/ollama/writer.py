@@ -7,11 +7,11 @@ time that they took.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any
 
+from ...conversation.json_field import strict_json
 from ..items import ItemBegun, ItemEnded, ItemEvent, ItemKind, ItemText, TurnEnded
 from ..wire_events import Event, event_of
 
@@ -73,7 +73,7 @@ class OllamaWriter:
 
     def _call(self, item: ItemBegun, ended: ItemEnded) -> Event:
         try:
-            arguments = json.loads(ended.text)
+            arguments = strict_json(ended.text)
         except (ValueError, RecursionError):
             arguments = None
         if not isinstance(arguments, dict):

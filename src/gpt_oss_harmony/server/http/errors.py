@@ -11,13 +11,14 @@ from typing import Any, Literal
 from fastapi import FastAPI, Request, WebSocket
 from fastapi.exceptions import RequestValidationError
 from fastapi.requests import HTTPConnection
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 from typing_extensions import NotRequired, TypedDict  # pydantic needs that of Python 3.12
 
 from ...apis.request_body import validation_problem
+from ...apis.wire_events import json_text
 from ...conversation.json_field import json_problem
 from ...engines.engine import ContextLengthError, EngineError, SamplingError
 from ...errors import ConversationError, HarmonyError, did_you_mean
@@ -276,7 +277,7 @@ def shutting_down() -> ApiError:
     )
 
 
-def error_response(error: ApiError, scope: Scope) -> JSONResponse:
+def error_response(error: ApiError, scope: Scope) -> Response:
     """Write an error as a response, in the form of the client's API."""
     headers = {}
     if error.retry_after is not None:
@@ -290,7 +291,8 @@ def error_response(error: ApiError, scope: Scope) -> JSONResponse:
         body = error.messages_body()
     elif scope.get("path", "").startswith("/api/"):  # Ollama's, whose errors are texts
         body = {"error": error.text}
-    return JSONResponse(body, error.status, headers)
+    # A name in it may have half a surrogate pair, which no other writer can encode.
+    return Response(json_text(body).encode(), error.status, headers, "application/json")
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -298,7 +300,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HarmonyError)
     @app.exception_handler(RecursionError)
-    async def of_request(request: HTTPConnection, error: Exception) -> JSONResponse | None:
+    async def of_request(request: HTTPConnection, error: Exception) -> Response | None:
         route = getattr(request.scope.get("route"), "path", "other")
         response = error_response(api_error_of(error, f"a request to {route}"), request.scope)
         if isinstance(request, WebSocket):  # whose handshake is refused
@@ -307,7 +309,7 @@ def add_error_handlers(app: FastAPI) -> None:
         return response
 
     @app.exception_handler(Exception)
-    async def of_bug(request: Request, error: Exception) -> JSONResponse:
+    async def of_bug(request: Request, error: Exception) -> Response:
         # The path may contain a client's text; the log has the route instead.
         route = getattr(request.scope.get("route"), "path", "other")
         failure = api_error_of(error, f"{request.method} {route}")
@@ -317,7 +319,7 @@ def add_error_handlers(app: FastAPI) -> None:
         return response
 
     @app.exception_handler(RequestValidationError)
-    async def of_validation(request: Request, error: RequestValidationError) -> JSONResponse:
+    async def of_validation(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
             broken = JSONDecodeError(first["ctx"]["error"], error.body, first["loc"][-1])
@@ -331,7 +333,7 @@ def add_error_handlers(app: FastAPI) -> None:
         return error_response(invalid, request.scope)
 
     @app.exception_handler(HTTPException)
-    async def of_framework(request: Request, error: HTTPException) -> JSONResponse:
+    async def of_framework(request: Request, error: HTTPException) -> Response:
         route = f"{request.method} {request.url.path}"
         problem, code, allowed = f"{route}: {error.detail}", "http_error", ""
         if error.status_code == 404:

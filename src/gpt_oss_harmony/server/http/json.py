@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic_core import from_json
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from ...apis.wire_events import json_text
+from ...conversation.json_field import finite_number, refuse_constant, strict_json
 from .errors import ApiError
 
 _Listed = TypeVar("_Listed", bound=Mapping[str, Any])
@@ -70,8 +69,6 @@ VALUE_LIMIT = 500_000
 threads, for longer if there are more values."""
 
 _FEW = 100_000  # commas and brackets: the fast reader takes some 20 ms for them
-# Of more, pydantic's reader would take twice as long as Python's.
-_FEW_ESCAPES = 1_000
 _PIECE = 1024 * 1024  # bytes or characters that are counted at a time
 _SLICE = 10_000  # numbers and texts that are written in one piece
 
@@ -80,7 +77,7 @@ class _CountingDecoder(json.JSONDecoder):
     """Reads arrays and objects in Python, which other threads can interrupt, and counts values."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(parse_constant=refuse_constant, parse_float=finite_number)
         read_array, read_object = self.parse_array, self.parse_object  # type: ignore[has-type]
         values = 0
         reader: Any
@@ -105,7 +102,7 @@ class _CountingDecoder(json.JSONDecoder):
 
 
 def read_json(data: bytes | str) -> Any:
-    """Read JSON as `json.loads` does; read much JSON slowly, so that other threads can run.
+    """Read JSON as `strict_json` does; read much JSON slowly, so that other threads can run.
 
     Raises `ApiError` for more than `VALUE_LIMIT` values, and `JSONDecodeError` also for bytes that
     are not UTF-8.
@@ -118,6 +115,12 @@ def read_json(data: bytes | str) -> Any:
     except UnicodeDecodeError as error:
         problem = f"it is not UTF-8 (byte {error.start}); send UTF-8"
         raise json.JSONDecodeError(problem, "", 0) from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # a number that JSON does not have, or of more than 4,300 digits
+        is_long = str(error).startswith("Exceeds")
+        problem = "a number has too many digits" if is_long else str(error)
+        raise json.JSONDecodeError(problem, "", 0) from None
 
 
 def _read(data: bytes | str) -> Any:
@@ -128,11 +131,7 @@ def _read(data: bytes | str) -> Any:
             # As `json.loads` decodes bytes.
             text = text.decode(json.detect_encoding(text), "surrogatepass")
         return _CountingDecoder().decode(text)
-    escape: Any = "\\u" if isinstance(data, str) else b"\\u"
-    if data.isascii() and _count(data, (escape,), _FEW_ESCAPES) <= _FEW_ESCAPES:
-        with suppress(ValueError):  # half of a surrogate pair, deep arrays, no JSON
-            return from_json(data)  # a quarter of the time; with other letters it is twice as long
-    return json.loads(data)
+    return strict_json(data)
 
 
 def _count(data: bytes | str, signs: Iterable[Any], most: int) -> int:
