@@ -260,7 +260,7 @@ def _names(entry: dict[str, Any]) -> dict[str, Any]:
         fields["name"] = described
     if page.endswith("/command/") and (command := _COMMAND.search(entry["title"])):
         options = _OPTION.findall(entry["text"]) if page == "reference/command/" else []
-        words = [command[0], *dict.fromkeys(option.replace("-", "") for option in options)]
-        fields["name"] = " ".join(words)
+        joined = dict.fromkeys(option.replace("-", "") for option in options)
+        fields["name"] = " ".join([command[0], *joined])
         fields["tags"] = options or [command[0]]
     return fields

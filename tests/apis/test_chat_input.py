@@ -381,6 +381,19 @@ def test_an_answer_goes_to_the_latest_call_with_its_id() -> None:
     assert {(m.recipient, m.channel) for m in answers} == {("assistant", "commentary")}
 
 
+def test_calls_with_one_id_get_their_results_in_order() -> None:
+    calls = [call("a"), call("b"), call("c")]
+    results = [{**ANSWER, "content": name} for name in ("a", "b", "c", "c again")]
+    more = [assistant(tool_calls=[call("d")]), {**ANSWER, "content": "d"}]
+    answers = [
+        (m.author.name, m.text)
+        for m in messages_of([assistant(tool_calls=calls), *results, *more])
+        if m.author.role is Role.TOOL
+    ]
+    names = [("a", "a"), ("b", "b"), ("c", "c"), ("c", "c again"), ("d", "d")]
+    assert answers == [(f"functions.{name}", text) for name, text in names]
+
+
 def test_a_text_is_a_preamble_where_a_call_follows_before_the_next_question() -> None:
     messages = messages_of(
         [

@@ -115,6 +115,19 @@ def test_answers_are_those_of_the_endpoint(url: str) -> None:
     assert bad["b"]["response"]["body"]["error"]["param"] == "temperature"
 
 
+def test_what_is_ignored_is_named_in_each_line() -> None:
+    with serving(ScriptedEngine(*[FINAL] * 4)) as root, clients(root) as (client, theirs):
+        lines = [line("a", temprature=0, messages=[{**HI, "zz": 1}]), line("b")]
+        good = answers(client, ended(client, begun(client, lines).id).output_file_id)
+        asked = [*requests("c", messages=[{**HI, "zz": 1}]), *requests("d")]
+        batch = ended(theirs, theirs.messages.batches.create(requests=asked).id)
+        found = {each.custom_id: each.result for each in theirs.messages.batches.results(batch.id)}
+    assert good["a"]["response"]["headers"] == {"Harmony-Ignored": "temprature, messages[].zz"}
+    assert "headers" not in good["b"]["response"]
+    assert found["c"].headers == {"Harmony-Ignored": "messages[].zz"}
+    assert not hasattr(found["d"], "headers")
+
+
 def without_ids(answer: Any) -> Any:
     if isinstance(answer, list):
         return list(map(without_ids, answer))

@@ -124,6 +124,10 @@ ANSWERS: dict[str, tuple[str, list[tuple[str, ...]], list[tuple[str, ...]], str]
         CALL.replace('{"a": 1}', '{"a'),
         [("tool_use", "now", json.dumps({INVALID_JSON: '{"a'}))],
         [("tool_use", "now", json.dumps({INVALID_JSON: '{"a'}))], "tool_use"),
+    "call with code": (
+        CALL.replace('{"a": 1}', " print({1})"),
+        [("tool_use", "now", json.dumps({INVALID_JSON: " print({1})"}))],
+        [("tool_use", "now", json.dumps({INVALID_JSON: " print({1})"}))], "tool_use"),
     "call of a tool that nobody declared": (
         "<|channel|>commentary to=browser.open<|message|>{}<|call|>",
         [("tool_use", "browser.open", "{}")], [("tool_use", "browser.open", "{}")], "tool_use"),
@@ -150,6 +154,16 @@ def test_answers(
                 tokens = len(ENCODING.encode(text, allowed_special="all"))
                 assert found["usage"]["output_tokens"] == tokens
                 assert found["model"] == "script"
+
+
+@pytest.mark.parametrize("arguments", ["print(1)", " \n[{}]", '"{"', " ", '{"a": [1]}'])
+def test_streamed_arguments_are_always_an_object(arguments: str) -> None:
+    """Anthropic's client raises on others, and the whole answer is lost."""
+    with serving(CALL.replace('{"a": 1}', arguments)) as client:
+        events = stream(client)
+    deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
+    written = "".join(delta["partial_json"] for delta in deltas)
+    assert isinstance(json.loads(written or "{}"), dict)
 
 
 def test_omitted_reasoning_is_only_a_signature() -> None:

@@ -55,6 +55,15 @@ def test_events_are_those_of_a_stream() -> None:
     assert [event["sequence_number"] for event in told] == list(range(len(told)))
 
 
+def test_the_first_event_names_what_is_ignored() -> None:
+    item = {"role": "user", "content": "hi", "zz": 1}
+    with serving(TEXT, TEXT) as client, client.websocket_connect(PATH) as socket:
+        first, *others = ask(socket, input=[item], temprature=0)
+        plain = ask(socket, input="hi")
+    assert first["headers"] == {"Harmony-Ignored": "temprature, input[].zz"}
+    assert not any("headers" in event for event in (*others, *plain))
+
+
 def test_a_chain_that_is_not_stored_lives_with_its_connection() -> None:
     engine = ScriptedEngine(THOUGHT + CALL, TEXT, TEXT, TEXT)
     with serving(engine=engine) as client:

@@ -44,11 +44,15 @@ class MessagesBatchBody(RequestBody):
 
 
 class BatchAnswer(NamedTuple):
-    """The answer to a request: the status of HTTP, the id of the request in logs, and the JSON."""
+    """The answer to a request: the status of HTTP, the id of the request in logs, and the JSON.
+
+    `headers` say which fields were ignored or not enforced.
+    """
 
     status: int
     request_id: str
     body: Mapping[str, Any]
+    headers: Mapping[str, str] | None = None
 
 
 class BatchBodyError(ConversationError):
@@ -235,7 +239,8 @@ def batch_line(id: str, custom_id: str, answer: BatchAnswer | None, status: str)
         message = f"the batch was {status} before this request had an answer"
         return {**line, "error": {"code": f"batch_{status}", "message": message}}
     response = {"status_code": answer.status, "request_id": answer.request_id, "body": answer.body}
-    return {**line, "response": response}
+    more = {"headers": answer.headers} if answer.headers else {}
+    return {**line, "response": {**response, **more}}
 
 
 def messages_batch_line(custom_id: str, answer: BatchAnswer | None, status: str) -> dict[str, Any]:
@@ -250,4 +255,5 @@ def messages_batch_line(custom_id: str, answer: BatchAnswer | None, status: str)
         result = {"type": "succeeded", "message": answer.body}
     else:
         result = {"type": "errored", "error": answer.body}
-    return {"custom_id": custom_id, "result": result}
+    more = {"headers": answer.headers} if answer is not None and answer.headers else {}
+    return {"custom_id": custom_id, "result": {**result, **more}}

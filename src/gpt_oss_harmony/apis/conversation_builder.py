@@ -212,7 +212,8 @@ class ConversationBuilder:
         self.messages: list[Message] = []
         self._instructions: list[str] = []
         self._answers: list[Message] = []  # of this turn, before any call
-        self._recipients: dict[str, str] = {}  # by the id of the call
+        self._waiting: dict[str, list[str]] = {}  # recipients without a result, by the call's id
+        self._recipients: dict[str, str] = {}  # of the last result, by the call's id
 
     def add_instructions(self, texts: Sequence[str]) -> None:
         """Add to the instructions of the developer message."""
@@ -222,6 +223,7 @@ class ConversationBuilder:
         """Remove everything that was added, except the instructions of the request itself."""
         self.messages.clear()
         self._answers.clear()
+        self._waiting.clear()
         self._recipients.clear()
         self._instructions = [own_instructions] if own_instructions else []
 
@@ -262,7 +264,7 @@ class ConversationBuilder:
             message.with_channel("commentary")
         self._answers.clear()
         recipient = self.tools.recipient(name, namespace)
-        self._recipients[call_id] = recipient
+        self._waiting.setdefault(call_id, []).append(recipient)
         message = Message.from_role_and_content(Role.ASSISTANT, arguments)
         message.with_channel("commentary").with_recipient(recipient)
         self._add_sampled(message.with_content_type(content_type), tokens)
@@ -283,7 +285,10 @@ class ConversationBuilder:
 
     def add_result(self, call_id: JsonField, texts: Sequence[str], *, remedy: str) -> None:
         """Add the result of a call; raise `ConversationError` if no call has that id."""
-        recipient = self._recipients.get(call_id.text())
+        # Some clients give all calls one id: then their results come in the order of the calls.
+        if waiting := self._waiting.get(call_id.text()):
+            self._recipients[call_id.value] = waiting.pop(0)
+        recipient = self._recipients.get(call_id.value)
         if recipient is None:
             problem = f"no tool call before this message has the id {call_id.value!r:.80}"
             raise call_id.error(f"{problem}; {remedy}")

@@ -192,6 +192,15 @@ LEAST_LOGPROB = -9999.0
 """The logarithm of a probability of zero in all APIs: JSON has no infinity."""
 
 
+def shown_logprob(value: float) -> float:
+    """Return a log-probability as JSON can write it; that of broken logits may be no number.
+
+    >>> shown_logprob(-0.5), shown_logprob(float("-inf")), shown_logprob(float("nan"))
+    (-0.5, -9999.0, -9999.0)
+    """
+    return value if LEAST_LOGPROB < value < 1 else LEAST_LOGPROB
+
+
 class TokenJson(TypedDict):
     """A token, its bytes as numbers, and the natural logarithm of its probability."""
 
@@ -228,7 +237,7 @@ class TokenLogprob(NamedTuple):
             TokenJson(
                 token=data.decode("utf-8", errors="replace"),
                 bytes=list(data),
-                logprob=max(logprob or 0.0, LEAST_LOGPROB),
+                logprob=shown_logprob(logprob or 0.0),
             )
             for _, data, logprob in ((self.token, self.data, self.logprob), *self.top)
         )

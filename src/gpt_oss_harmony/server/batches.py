@@ -172,6 +172,9 @@ class BatchRunner:
                     seconds = float(answer.headers.get("retry-after", 1))
                     await asyncio.sleep(min(seconds, _LONGEST_WAIT))
                 said = {"request_id": answer.headers["x-request-id"], "body": answer.json()}
+                headers = {name.title(): text for name, text in answer.headers.items()}
+                if told := {name: headers[name] for name in headers if name.startswith("Harmony-")}:
+                    said["headers"] = told
                 result = BatchResult(position, answer.status_code, said)
                 await self._services.store.batches.answer(batch.id, batch.owner, result)
 

@@ -124,6 +124,13 @@ def constraint_headers(prepared: PreparedTurn) -> dict[str, str]:
     return shown
 
 
+def told_headers(prepared: PreparedTurn, ignored: Sequence[str]) -> dict[str, str]:
+    """Return the same for a client without headers, which also gets the fields `ignored` before."""
+    headers = constraint_headers(prepared)
+    names = [*ignored, *filter(None, [headers.get(IGNORED_HEADER)])]
+    return {**headers, IGNORED_HEADER: ", ".join(names)} if names else headers
+
+
 def _pointers(errors: Sequence[GrammarError]) -> str:
     pointers = [quote(error.pointer, safe="/#$~.") for error in errors]
     shown = pointers[:_SHOWN_POINTERS]

@@ -10,12 +10,12 @@ from typing_extensions import NotRequired, TypedDict  # pydantic needs that of P
 
 from ..chat.writer import ChatUsage, chat_usage
 from ..items import (
-    LEAST_LOGPROB,
     ItemText,
     TokenLogprob,
     TurnEnded,
     Usage,
     repetition_detail,
+    shown_logprob,
 )
 from ..wire_events import Event, event_of
 from .request import CompletionPrompt, CompletionRequest
@@ -143,9 +143,9 @@ class CompletionsWriter:
         }
         for token, data, logprob, top, offset in logprobs:
             name = self._name(token, data)
-            own = None if logprob is None else max(logprob, LEAST_LOGPROB)
+            own = None if logprob is None else shown_logprob(logprob)
             likeliest = {
-                self._name(other, other_data): max(value, LEAST_LOGPROB)
+                self._name(other, other_data): shown_logprob(value)
                 for other, other_data, value in top
             }
             lists["text_offset"].append(offset)

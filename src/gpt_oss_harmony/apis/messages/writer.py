@@ -31,7 +31,8 @@ from ..items import (
     TurnEnded,
     Usage,
 )
-from ..wire_events import PLACEHOLDER, Event, TextEvents, event_of
+from ..wire_events import PLACEHOLDER, Event, TextEvents, event_of, json_text
+from .input import INVALID_JSON
 from .request import ReasoningDisplay
 
 PING = event_of({"type": "ping"}, "ping")
@@ -138,6 +139,8 @@ class MessagesWriter:
         self._item: ItemBegun | None = None
         self._texts: TextEvents | None = None  # of the open block
         self._held: list[ItemEnded] = []  # reasoning that is sent only before a call
+        self._is_object: bool | None = None  # the arguments, once their first sign is there
+        self._unsent: list[str] = []  # arguments that are no object, or not yet
 
     def take(self, event: ItemEvent) -> Iterator[Event]:
         """Write the events of an event."""
@@ -173,6 +176,7 @@ class MessagesWriter:
         if begun.kind.is_call:
             call: dict[str, Any] = {"id": begun.call_id, "name": begun.full_name, "input": {}}
             yield self._open({"type": "tool_use", **call}, "input_json_delta", "partial_json")
+            self._is_object, self._unsent = None, []
 
     def _add(self, kind: ItemKind, text: str) -> Iterator[Event]:
         if kind is ItemKind.REASONING and self._display != "shown":
@@ -183,10 +187,21 @@ class MessagesWriter:
             else:
                 yield self._open(_THINKING, "thinking_delta", "thinking")
         assert self._texts is not None
+        if kind.is_call and not self._is_object:
+            # Clients raise on arguments that are no JSON, such as Python code.
+            self._unsent.append(text)
+            if self._is_object is None and text.strip():
+                self._is_object = text.lstrip().startswith("{")
+            if not self._is_object:
+                return
+            text, self._unsent = "".join(self._unsent), []
         yield self._texts.of(text)
 
     def _close(self, kind: ItemKind, ended: ItemEnded) -> Iterator[Event]:
         if self._texts is not None:
+            if self._is_object is False:
+                yield self._texts.of(json_text({INVALID_JSON: "".join(self._unsent)}))
+            self._is_object, self._unsent = None, []
             if kind is ItemKind.REASONING:
                 yield self._delta("signature_delta", signature=self._seal(ended.message))
             yield self._stopped()

@@ -212,7 +212,9 @@ def _of_store(error: StoreError) -> ApiError:
         return ApiError(404, str(error), code=f"{error.kind}_not_found")
     if isinstance(error, StorageFullError):
         return ApiError(413, str(error), code="storage_full")
-    if isinstance(error, (ItemIdError, UploadError)):
+    if isinstance(error, ItemIdError):
+        return ApiError(400, str(error), param=error.field, code="invalid_value")
+    if isinstance(error, UploadError):
         return ApiError(400, str(error), code="invalid_value")
     if isinstance(error, ClaimedError):
         used = error.name.partition(" ")[0]

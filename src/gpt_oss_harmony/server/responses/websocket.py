@@ -27,6 +27,7 @@ from ..auth.api_keys import AuthenticatedCaller, Caller, current_caller
 from ..http.errors import ApiError, api_error_of
 from ..http.json import read_json
 from ..http.requests import cancel_all, request_too_large
+from ..preparation import told_headers
 from ..services import Services
 from ..store import new_id
 from .history import History
@@ -201,7 +202,7 @@ class _Connection:
     ) -> bool:
         """Respond to a request; return whether the response ended normally."""
         sent = {name: value for name, value in event.items() if name not in _OWN_FIELDS}
-        self._services.unknown_fields.check(ResponsesRequest, sent, caller.owner)
+        ignored = self._services.unknown_fields.check(ResponsesRequest, sent, caller.owner)
         request = await self._in_turn(size, partial(read_body, ResponsesRequest), event)
         if request.background:
             problem = "a WebSocket has no background responses; send the request over HTTP"
@@ -214,9 +215,13 @@ class _Connection:
             is_generated=event.get("generate") is not False,
         )
         has_ended = False
+        # What HTTP says in headers, the first event says.
+        told = told_headers(started.plan.prepared, ignored)
         try:
             async with aclosing(started.run.log.batches()) as batches:
                 async for name, text in (event async for batch in batches for event in batch):
+                    if told:
+                        text, told = f'{text[:-1]},"headers":{json_text(told)}}}', {}
                     if name in _ENDS:
                         has_ended = True
                         # Before the event is sent: the client may continue the response as soon as

@@ -58,7 +58,7 @@ class Conversations(DescribedRows[Conversation]):
 
         Raises `ItemIdError`, and `StorageFullError` if the owner has no room for it.
         """
-        check_ids(items)
+        check_ids(items, "items", in_paths=True)
         size = size_of(conversation.metadata, *map(ITEM, items))
         adding = self._quota.adding(conversation.owner, size, rows=1 + len(items))
         with adding, self._database.writing() as connection:
@@ -106,15 +106,15 @@ class Conversations(DescribedRows[Conversation]):
         Raises `ItemIdError` if an id occurs twice, here or in the conversation, and
         `StorageFullError` if the owner has no room for them.
         """
-        check_ids(items)
+        check_ids(items, "items", in_paths=True)
         adding = self._quota.adding(owner, size_of(*map(ITEM, items)), rows=len(items))
         with adding, self._database.writing() as connection:
             conversation = self.read(connection, id, owner, to_write=True)
             taken = _existing_ids(connection, id, [item.id for item in items])
-            for item in items:
+            for index, item in enumerate(items):
                 if item.id in taken:
                     problem = f"the conversation already has an item with the id {item.id!r}"
-                    raise ItemIdError(problem, item.id)
+                    raise ItemIdError(problem, item.id, f"items[{index}].id")
             self._append(connection, conversation, items)
 
     def add_new(

@@ -53,11 +53,12 @@ class ClaimedError(StoreError):
 
 
 class ItemIdError(StoreError, ValueError):
-    """The id of an item is too long, or another item already has it."""
+    """The id of an item cannot be one, or another item already has it; `field` is the id's."""
 
-    def __init__(self, problem: str, id: str) -> None:
+    def __init__(self, problem: str, id: str, field: str) -> None:
         super().__init__(problem)
         self.id = id
+        self.field = field
 
 
 class StorageFullError(StoreError):

@@ -141,7 +141,7 @@ class Responses:
         `ItemIdError` for its items, `ClaimedError` for its claims, and `StorageFullError` if the
         owner has no room for it.
         """
-        check_ids(response.input)
+        check_ids(response.input, "input")
         size = size_of(response.body, *map(ITEM, response.input))
         previous = response.previous_response_id
         taken = self._claims.taken(
@@ -195,7 +195,7 @@ class Responses:
         Returns False, and changes nothing, if the response was deleted or has already ended (it may
         have been cancelled at another server). If the result is True, the data is on the disk.
         """
-        check_ids(output)
+        check_ids(output, "output")
         # Compressed before the transaction, because other writers of SQLite wait for its end.
         blob = None
         if events is not None:  # a JSON array under zlib

@@ -213,17 +213,24 @@ class StoredItem:
         return NewItem(self.id, self.item, self.tokens, self.messages)
 
 
-def check_ids(items: Iterable[NewItem]) -> None:
-    """Raise `ItemIdError` for the first id that is too long or occurs twice."""
+def check_ids(items: Iterable[NewItem], field: str, *, in_paths: bool = False) -> None:
+    """Raise `ItemIdError` for the first id that is too long or occurs twice.
+
+    `field` is that of the items. Where ids stand `in_paths`, they must be the part of a path.
+    """
     seen: set[str] = set()
-    for item in items:
+    for index, item in enumerate(items):
+        problem = ""
         if len(item.id) > _LONGEST_ID:
-            raise ItemIdError(
-                f"the id of an item has {len(item.id):,} characters; use at most {_LONGEST_ID}",
-                item.id,
+            problem = (
+                f"the id of an item has {len(item.id):,} characters; use at most {_LONGEST_ID}"
             )
-        if item.id in seen:
-            raise ItemIdError(f"two items have the id {item.id!r}; leave one out", item.id)
+        elif in_paths and (not item.id or "/" in item.id):
+            problem = f"an item cannot have the id {item.id!r}, which no URL can name; leave it out"
+        elif item.id in seen:
+            problem = f"two items have the id {item.id!r}; leave one out"
+        if problem:
+            raise ItemIdError(problem, item.id, f"{field}[{index}].id")
         seen.add(item.id)
 
 
