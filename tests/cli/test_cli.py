@@ -164,6 +164,8 @@ ERRORS = [
     ("render", '{"message": []}', 1, "messages: the field is missing, but there is 'message'"),
     ("render", '[{"role": "cat", "channel": "x", "content": ""}]', 1,
      "messages[0].role: expected 'user', 'assistant', 'system', 'developer' or 'tool', found"),
+    ("render", '{"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "b", '
+     '"channel": "final"}]}', 1, "messages[1].author.name: a message by a tool needs the tool's"),
     ("parse", "\n", 1, "there is no input; expected token ids or marked-up text"),
     ("parse", "Hello", 1,
      f"{UNEXPECTED_EOS} (token 1, state Header){READ_LENIENTLY}"),

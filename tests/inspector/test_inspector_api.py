@@ -838,7 +838,7 @@ LONE = {"type": "object", "description": "\ud83d"}
 REFUSED: dict[str, tuple[str, Any, int, str | None, str]] = {
     "no JSON": ("render", "{", 400, None, "the body is no JSON"),
     "no UTF-8": ("render", b"\xff", 400, None, "the body is no JSON"),
-    "NaN": ("render", '{"source": NaN}', 400, None, "there is no NaN in JSON"),
+    "NaN": ("render", '{"source": NaN}', 400, None, "NaN is not JSON"),
     "infinity": ("render", '{"source": 1e999}', 400, None, "too large"),
     "too many digits": ("render", f'{{"source": {"9" * 5000}}}', 400, None, "no JSON"),
     "too deep": ("render", "[" * 100_000, 400, None, "nested too deeply"),

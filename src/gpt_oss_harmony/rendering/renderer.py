@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from ..config import HeaderStyle, RenderConversationConfig, SchemaDialect
 from ..conversation.content import TextContent
 from ..conversation.messages import Header, Message, Role, declares_functions
+from ..errors import ConversationError
 from ..tokens.special_tokens import CALL, END, SPECIAL_TEXTS, START
 from ..tokens.tiktoken_core import id_list
 from ..tokens.tokenizer import Tokenizer
@@ -126,8 +127,23 @@ class Renderer:
         # Only a system content needs it, and only once: the conversation may be long.
         has_tools = functools.cache(lambda: any(map(declares_functions, messages)))
         chosen = [messages[index] for index in indices] if dropped else messages
-        rendered = self.messages(chosen, config.schema_dialect, config.header_style, has_tools)
-        return indices, rendered
+        render = functools.partial(
+            self.messages,
+            dialect=config.schema_dialect, style=config.header_style, has_tools=has_tools,
+        )  # fmt: skip
+        try:
+            return indices, render(chosen)
+        except ConversationError as problem:
+            # An error without a field may be one of a request, whose messages are others.
+            if not problem.field:
+                raise
+            for index, message in zip(indices, chosen, strict=True):
+                try:
+                    render([message])
+                except ConversationError as error:
+                    error.field = f"messages[{index}].{error.field}"
+                    raise
+            raise
 
     def messages(
         self,
