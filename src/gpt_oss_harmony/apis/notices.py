@@ -26,7 +26,7 @@ class Notice(NamedTuple):
 
 
 def notices(conversation: Conversation, unread: Sequence[Unread]) -> list[Notice]:
-    """Name the `unread` fields, the first unknown channel, and the first unknown type of a tool."""
+    """Name the `unread` fields, and the first unknown channel, called tool and type of a tool."""
     found: list[Notice] = []
     if unread:
         named = ", ".join(map(str, unread[:_SHOWN]))

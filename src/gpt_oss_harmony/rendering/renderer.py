@@ -133,16 +133,10 @@ class Renderer:
         )  # fmt: skip
         try:
             return indices, render(chosen)
-        except ConversationError as problem:
+        except ConversationError as error:
             # An error without a field may be one of a request, whose messages are others.
-            if not problem.field:
-                raise
-            for index, message in zip(indices, chosen, strict=True):
-                try:
-                    render([message])
-                except ConversationError as error:
-                    error.field = f"messages[{index}].{error.field}"
-                    raise
+            if error.field:
+                error.field = f"messages[{_first_wrong(chosen, indices, render)}].{error.field}"
             raise
 
     def messages(
@@ -250,3 +244,17 @@ class Renderer:
         self.cache.set_limit(limit)
         self.headers.set_limit(limit // 8)
         self.prompts.tools_cache.set_limit(limit // 8)
+
+
+def _first_wrong(
+    messages: Sequence[Message],
+    indices: Sequence[int],
+    render: Callable[[Sequence[Message]], object],
+) -> int:
+    """Return the index of the first message that cannot be rendered."""
+    for index, message in zip(indices, messages, strict=True):
+        try:
+            render([message])
+        except ConversationError:
+            return index
+    raise AssertionError("together they could not be rendered")
