@@ -136,7 +136,7 @@ class Renderer:
         except ConversationError as error:
             # An error without a field may be one of a request, whose messages are others.
             if error.field:
-                error.field = f"messages[{_first_wrong(chosen, indices, render)}].{error.field}"
+                error.field = f"{_first_wrong(chosen, indices, render)}{error.field}"
             raise
 
     def messages(
@@ -250,11 +250,11 @@ def _first_wrong(
     messages: Sequence[Message],
     indices: Sequence[int],
     render: Callable[[Sequence[Message]], object],
-) -> int:
-    """Return the index of the first message that cannot be rendered."""
+) -> str:
+    """Return the beginning of paths in the first message that cannot be rendered alone."""
     for index, message in zip(indices, messages, strict=True):
         try:
             render([message])
         except ConversationError:
-            return index
-    raise AssertionError("together they could not be rendered")
+            return f"messages[{index}]."
+    return ""
