@@ -1,8 +1,8 @@
 """Every field of every request of the SDKs is honoured, refused, or named in `Harmony-Ignored`.
 
-The types of the installed `openai` and `anthropic` packages are walked, so a field of a new release
-is tried without anyone listing it. Each field is sent with plausible values and with one of a wrong
-type, and each request is compared with the same request without the field:
+The types of the installed `openai`, `anthropic` and `ollama` packages are walked, so a field of a
+new release is tried without anyone listing it. Each field is sent with plausible values and with
+one of a wrong type, and each request is compared with the same request without the field:
 
 - *refused*: the answer is a 400,
 - *named*: the header has the field, or an object that contains it,
@@ -18,13 +18,14 @@ from __future__ import annotations
 import json
 import re
 import types
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import anthropic.types as anthropic_types
 import anthropic.types.beta as beta_types
+import ollama._types as ollama_types
 import openai.types.chat as chat_types
 import openai.types.responses as responses_types
 import pytest
@@ -93,6 +94,34 @@ MESSAGES = {
     ],
     "tools": [{**NOW, "input_schema": SCHEMA}],
 }
+
+
+class OllamaQuestion(ollama_types.Message):
+    role: Literal["user"]
+
+
+class OllamaAnswer(ollama_types.Message):
+    role: Literal["assistant"]
+
+
+class OllamaResult(ollama_types.Message):
+    role: Literal["tool"]
+
+
+class OllamaChat(ollama_types.ChatRequest):
+    """Ollama has one type for the messages of all roles, which have different fields."""
+
+    options: ollama_types.Options | None = None
+    messages: Sequence[OllamaQuestion | OllamaAnswer | OllamaResult] | None = None
+
+
+class OllamaGenerate(ollama_types.GenerateRequest):
+    options: ollama_types.Options | None = None
+
+
+OLLAMA = {"model": "script", "stream": False}
+OLLAMA_CALL = {"function": {"name": "now", "arguments": {}}}
+OLLAMA_CHAT = {**CHAT, "messages": [HI, {"role": "assistant", "tool_calls": [OLLAMA_CALL]}]}
 APIS = {
     "chat": Api(
         "/v1/chat/completions", completion_create_params.CompletionCreateParamsNonStreaming, CHAT
@@ -111,6 +140,8 @@ APIS = {
     "beta messages": Api(
         "/v1/messages?beta=true", beta_params.MessageCreateParamsNonStreaming, MESSAGES
     ),
+    "ollama": Api("/api/chat", OllamaChat, {**OLLAMA, **OLLAMA_CHAT}),
+    "ollama generate": Api("/api/generate", OllamaGenerate, {**OLLAMA, "prompt": "hi"}),
 }
 FOLLOWING: dict[str, list[Any]] = {"messages": [HI], "input": [], "tools": []}
 """Fields whose items are added to those of the body, and what follows them."""
@@ -130,6 +161,8 @@ SITUATIONS: dict[str, dict[str, Any]] = {
     "responses max_tool_calls": COMPUTING,
     "responses truncation": {"input": LONG},
     "completions stream_options<ChatCompletionStreamOptionsParam>.include_usage": STREAM,
+    "ollama top_logprobs": {"logprobs": True},
+    "ollama generate top_logprobs": {"logprobs": True},
 }
 """Fields of a body without which another field would change nothing."""
 
@@ -202,7 +235,7 @@ def leaves(hint: Any, name: str, path: str, seen: set[Any], inside: Any = None) 
     An object is walked once for each type of object that it stands in.
     """
     for variant in variants(hint):
-        if is_typeddict(variant) and (variant, inside) not in seen:
+        if is_object(variant) and (variant, inside) not in seen:
             seen.add((variant, inside))
             yield from leaves_of(variant, path, seen)
         elif _is_list(variant):
@@ -240,14 +273,24 @@ def _with_field(fields: Mapping[str, Any], name: str, value: Any) -> dict[str, A
     return {**fields, name: value}
 
 
+def is_object(hint: Any) -> bool:
+    return is_typeddict(hint) or (isinstance(hint, type) and issubclass(hint, BaseModel))
+
+
 @cache
 def fields_of(typed: Any) -> dict[str, Any]:
+    if issubclass(typed, BaseModel):
+        fields = typed.model_fields
+        return {field.alias or name: field.annotation for name, field in fields.items()}
     return get_type_hints(typed, include_extras=True)
 
 
 @cache
 def required_fields(typed: Any) -> set[str]:
     """Return the required fields; the SDKs' annotations are texts, which hide `Required`."""
+    if issubclass(typed, BaseModel):
+        fields = typed.model_fields
+        return {field.alias or name for name, field in fields.items() if field.is_required()}
     marks = {name: get_origin(hint) for name, hint in fields_of(typed).items()}
     return {
         name
@@ -298,12 +341,14 @@ def sample(hint: Any, name: str) -> Any:
         return SAMPLES[name]
     if is_choice(first):
         return get_args(first)[0]
-    if is_typeddict(first):
+    if is_object(first):
         hints = fields_of(first)
         return {key: sample(hints[key], key) for key in hints if key in required_fields(first)}
     if _is_list(first):
         return [sample(get_args(first)[0], name)]
-    if name in SAMPLES and (first is not object or isinstance(SAMPLES[name], dict)):
+    if name in SAMPLES and (
+        isinstance(SAMPLES[name], dict) or not (first is object or _is_dict(first))
+    ):
         return SAMPLES[name]
     if _is_dict(first):
         values = get_args(first)
@@ -331,7 +376,7 @@ def wrong_value(hint: Any) -> Any:
     known = variants(hint)
     if any(one in (object, Any) for one in known):
         return MISSING
-    return 3.25 if any(is_typeddict(one) or _is_dict(one) for one in known) else {"wrong": 3.25}
+    return 3.25 if any(is_object(one) or _is_dict(one) for one in known) else {"wrong": 3.25}
 
 
 # What comes back
@@ -383,6 +428,8 @@ class Tried(NamedTuple):
     def wrong_field(self) -> str:
         """The path of the field that the error names, without indices."""
         error = json.loads(self.text)["error"]
+        if isinstance(error, str):  # Ollama's
+            error = {"message": error}
         param = error.get("param") or error["message"].partition(":")[0]
         return re.sub(r"\[\d+\]", "", param)
 
@@ -449,7 +496,7 @@ _STORED = re.compile("(resp_|chatcmpl-)[0-9a-f]{32}")
 
 def _without_ids(text: str) -> str:
     text = re.sub(r"[a-z]+[_-][0-9a-f]{32}|hr1\.[\w-]+", "ID", text)
-    return re.sub(r'"(created|created_at|completed_at)": ?[0-9]+', "", text)
+    return re.sub(r'"(created|created_at|completed_at|\w+_duration)": ?([0-9]+|"[^"]*")', "", text)
 
 
 def body_with(api: Api, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import itertools
 import json
 from collections.abc import Iterator
@@ -24,6 +26,7 @@ from support.examples import examples
 from support.responses_server import serving
 from support.scripted_engine import ENCODING, ScriptedEngine
 from support.served import serving as served
+from support.wrong_requests import places
 
 NAME = "gpt-oss:20b"
 TOOL = {
@@ -116,7 +119,42 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     ("chat", {"model": NAME, "messages": [{**HI[0], "images": ["aGk="]}]}, 400, "only text"),
     ("chat", {"model": NAME, "messages": [{"role": "tool", "content": "1"}]}, 400, "no call waits"),
     ("chat", {"model": NAME, "messages": HI, "options": {"temperature": 9}}, 400, "temperature"),
+    ("chat", {"model": NAME, "messages": HI, "top_logprobs": 3}, 400, "it needs logprobs"),
 ]
+
+
+WITH_CALLS = [
+    {"role": "system", "content": "Be brief."},
+    *HI,
+    {"role": "assistant", "thinking": "Hm.", "tool_calls": [
+        {"id": "1", "function": {"index": 0, "name": "now", "arguments": {"a": 1}}}
+    ]},
+    {"role": "tool", "tool_name": "now", "content": "12:00"},
+    {"role": "assistant", "content": "Noon."},
+    *HI,
+]  # fmt: skip
+
+
+def test_a_field_that_nothing_reads_is_named_wherever_it_stands() -> None:
+    body = {"model": NAME, "messages": WITH_CALLS, "tools": [TOOL], "stream": False}
+    objects = [
+        place
+        for place in places(body)
+        if isinstance(inside(body, place), dict) and not {"arguments", "parameters"} & {*place}
+    ]
+    assert len(objects) == len(WITH_CALLS) + 4
+    with serving(*[FINAL] * (len(objects) + 1), model_names=(NAME,)) as http:
+        assert "harmony-ignored" not in http.post("/api/chat", json=body).headers
+        for place in objects:
+            sent = copy.deepcopy(body)
+            inside(sent, place)["zz"] = 1
+            path = "".join("[]" if isinstance(key, int) else f".{key}" for key in (*place, "zz"))
+            named = http.post("/api/chat", json=sent).headers["harmony-ignored"]
+            assert named == path.removeprefix(".")
+
+
+def inside(value: Any, place: tuple[Any, ...]) -> Any:
+    return functools.reduce(lambda outer, key: outer[key], place, value)
 
 
 @pytest.mark.parametrize(("kind", "body", "status", "problem"), REFUSED)

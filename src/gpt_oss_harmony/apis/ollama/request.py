@@ -85,8 +85,7 @@ class OllamaRequest(RequestBody):
             "include_reasoning": False if self.think is False else None,
             "continue_final_message": self._continues(),
             "logprobs": self.logprobs,
-            # Chat Completions refuses them where `logprobs` is not true.
-            "top_logprobs": self.top_logprobs if self.logprobs else None,
+            "top_logprobs": self.top_logprobs,
         }
         if isinstance(self.format, dict):
             form = {"name": "answer", "schema": self.format}
@@ -126,17 +125,19 @@ class OllamaChatRequest(OllamaRequest):
         for place, message in enumerate(JsonField(self.messages, "messages").items()):
             if message["images"].value:
                 raise message["images"].error("the model reads only text; leave the images out")
-            said = {"role": message["role"].value, "content": message["content"].value or ""}
-            if said["role"] == "assistant":
-                calls = list(_chat_calls(message["tool_calls"], place))
-                waiting += [(call["id"], call["function"]["name"]) for call in calls]
-                thinking = message["thinking"].value
-                said |= {"reasoning": thinking} if thinking else {}
-                said |= {"tool_calls": calls} if calls else {}
-                if calls and not said["content"]:
-                    said["content"] = None
-            elif said["role"] == "tool":
-                said["tool_call_id"] = _answered_call(message, waiting)
+            # Chat Completions reads the copy under the same names, and reports the other fields.
+            said = {**message.object()}
+            text = "" if said.get("content") is None else said["content"]
+            if said.get("role") == "assistant" and (calls := message["tool_calls"]).value:
+                said["tool_calls"] = list(_chat_calls(calls, place))
+                waiting += [(call["id"], call["function"]["name"]) for call in said["tool_calls"]]
+                text = None if text == "" else text
+            elif said.get("role") == "tool":
+                said["tool_call_id"], name = _answered_call(message, waiting)
+                for field in ("tool_name", "name"):
+                    if said.get(field) == name:
+                        del said[field]
+            said["content"] = text
             yield said
 
 
@@ -166,19 +167,17 @@ class OllamaGenerateRequest(OllamaRequest):
 def _chat_calls(calls: JsonField, place: int) -> Iterator[dict[str, Any]]:
     for index, call in enumerate(calls.optional_items()):
         function = call["function"]
-        arguments = json.dumps(function["arguments"].object(), ensure_ascii=False)
-        name = function["name"].text()
+        said = {**function.object(), "name": function["name"].text()}
+        said["arguments"] = json.dumps(function["arguments"].object(), ensure_ascii=False)
+        said.pop("index", None)  # of an answer that comes back
         id = call["id"].optional_text() or f"call_{place}_{index}"
-        yield {
-            "id": id,
-            "type": "function",
-            "function": {"name": name, "arguments": arguments},
-        }
+        yield {**call.object(), "id": id, "function": said}
 
 
-def _answered_call(message: JsonField, waiting: deque[tuple[str, str]]) -> str:
-    """Return the id of the call that a result answers, by its id, by its name, or in order."""
-    id, name = message["tool_call_id"].value, message["tool_name"].value or message["name"].value
+def _answered_call(message: JsonField, waiting: deque[tuple[str, str]]) -> tuple[str, str]:
+    """Return the call that a result answers, by its id, by its name, or in order."""
+    id = message["tool_call_id"].optional_text()
+    name = message["tool_name"].optional_text() or message["name"].optional_text()
     found = next((call for call in waiting if call[0] == id), None)
     if found is None and name is not None:
         found = next((call for call in waiting if call[1] == name), None)
@@ -188,4 +187,4 @@ def _answered_call(message: JsonField, waiting: deque[tuple[str, str]]) -> str:
         problem = "no call waits for this result; keep the assistant message with its tool_calls"
         raise message.error(problem)
     waiting.remove(found)
-    return found[0]
+    return found
