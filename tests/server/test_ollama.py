@@ -14,8 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ollama import ChatResponse, Client, GenerateResponse, ResponseError
 
-from gpt_oss_harmony import Role
-from gpt_oss_harmony.apis import ItemBegun, ItemEnded, ItemKind, TurnReader
+from gpt_oss_harmony import Message, Role
+from gpt_oss_harmony.apis import (
+    ItemBegun,
+    ItemEnded,
+    ItemKind,
+    ItemRules,
+    TurnReader,
+    item_events,
+)
 from gpt_oss_harmony.apis.chat.request import turn_of_chat
 from gpt_oss_harmony.apis.ollama.fold import OllamaFold
 from gpt_oss_harmony.apis.ollama.request import OllamaChatRequest
@@ -235,6 +242,32 @@ def test_the_whole_answer_is_what_the_lines_say(text: str, is_chat: bool) -> Non
     for call in message.tool_calls or ():
         is_text = INVALID_ARGUMENTS in call.function.arguments
         assert is_text or call.function.arguments in ({}, {"a": 1})
+
+
+JSON_OBJECTS = st.dictionaries(
+    st.text(),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ),
+)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(JSON_OBJECTS | st.sampled_from(["[1]", "now", '{"a": ']))
+def test_a_call_that_comes_back_is_the_one_that_the_model_wrote(arguments: Any) -> None:
+    text = arguments
+    if not isinstance(arguments, str):
+        text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+    call = Message.from_role_and_content(Role.ASSISTANT, text)
+    call.with_channel("commentary").with_recipient("functions.now")
+    writer, fold = OllamaWriter(NAME, now=lambda: 0), OllamaFold()
+    for event in item_events([call], ItemRules(), lambda prefix: prefix):
+        for line in writer.take(event):
+            fold.add(line.fields())
+    messages = [*HI, json.loads(json.dumps(fold.whole()["message"]))]
+    asked = OllamaChatRequest(model=NAME, messages=messages, tools=[TOOL]).chat()
+    assert turn_of_chat(asked).conversation.messages[-1].text == text
 
 
 def test_curl_needs_no_content_type() -> None:

@@ -151,6 +151,21 @@ def part_text(part: JsonField) -> str:
     return f"[{_ATTACHMENTS.get(kind, 'attachment')}: not shown, this model reads text only]"
 
 
+def arguments_text(arguments: JsonField, invalid: str) -> str:
+    """Write the arguments of a call as the model does, without white space.
+
+    Arguments that were not a JSON object came to the client as the field `invalid` of one.
+
+    >>> arguments_text(JsonField({"a": 1, "b": 2}), "invalid")
+    '{"a":1,"b":2}'
+    """
+    fields = arguments.object()
+    if fields.keys() == {invalid} and isinstance(fields[invalid], str):
+        text: str = fields[invalid]
+        return text
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+
+
 def attachment_in(part: JsonField) -> str | None:
     """Return what the model cannot read of a content part, such as ``image``; None for a text.
 

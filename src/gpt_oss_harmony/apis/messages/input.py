@@ -20,7 +20,6 @@ tools, and the assistant's text contains their results.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,6 +33,7 @@ from ..client_tools import MESSAGES_TOOLS
 from ..conversation_builder import (
     ConversationBuilder,
     RequestedFormat,
+    arguments_text,
     content_texts,
     file_note,
     part_text,
@@ -207,7 +207,7 @@ def _read_tools(tools: JsonField) -> RequestedTools:
             if name != client_tool.name:
                 raise tool["name"].unexpected(repr(client_tool.name))
         examples = [
-            f"Example of arguments: {_arguments(example)}"
+            f"Example of arguments: {arguments_text(example, INVALID_JSON)}"
             for example in tool["input_examples"].optional_items()
         ]
         description = "\n".join([*filter(None, [given]), *examples])
@@ -340,7 +340,9 @@ def _read_assistant(
             _read_thinking(block["data"], [], builder, decrypt)
         elif kind == "tool_use":
             name = read_tool_name(block["name"])
-            builder.add_call(block["id"].text(), name, None, _arguments(block["input"]))
+            builder.add_call(
+                block["id"].text(), name, None, arguments_text(block["input"], INVALID_JSON)
+            )
         elif kind not in _OTHER_SERVERS:
             known = "text, thinking, redacted_thinking, tool_use"
             raise block["type"].unexpected(f"one of {known}, or a block of a server's tool")
@@ -355,15 +357,6 @@ def _read_thinking(
         ItemReader(builder, decrypt).read_all(items, sealed.path)
     elif any(texts):
         builder.add_reasoning(texts)
-
-
-def _arguments(call_input: JsonField) -> str:
-    """Write the input of a call as the model does, without white space."""
-    arguments = call_input.object()
-    if arguments.keys() == {INVALID_JSON} and isinstance(arguments[INVALID_JSON], str):
-        text: str = arguments[INVALID_JSON]
-        return text
-    return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
 
 
 def chat_parts(request: MessagesRequest) -> list[dict[str, Any]]:

@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -22,7 +21,9 @@ from pydantic import Field
 
 from ...conversation.json_field import JsonField
 from ..chat.request import ChatRequest
+from ..conversation_builder import arguments_text
 from ..request_body import Refused, RequestBody, RequestSettings, Unsupported, read_body
+from .writer import INVALID_ARGUMENTS
 
 
 class OllamaOptions(RequestSettings):
@@ -168,7 +169,7 @@ def _chat_calls(calls: JsonField, place: int) -> Iterator[dict[str, Any]]:
     for index, call in enumerate(calls.optional_items()):
         function = call["function"]
         said = {**function.object(), "name": function["name"].text()}
-        said["arguments"] = json.dumps(function["arguments"].object(), ensure_ascii=False)
+        said["arguments"] = arguments_text(function["arguments"], INVALID_ARGUMENTS)
         said.pop("index", None)  # of an answer that comes back
         id = call["id"].optional_text() or f"call_{place}_{index}"
         yield {**call.object(), "id": id, "function": said}
