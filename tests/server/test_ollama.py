@@ -25,7 +25,7 @@ from gpt_oss_harmony.apis import (
 )
 from gpt_oss_harmony.apis.chat.request import turn_of_chat
 from gpt_oss_harmony.apis.ollama.fold import OllamaFold
-from gpt_oss_harmony.apis.ollama.request import OllamaChatRequest
+from gpt_oss_harmony.apis.ollama.request import OllamaChatRequest, OllamaOptions
 from gpt_oss_harmony.apis.ollama.writer import INVALID_ARGUMENTS, OllamaWriter
 from gpt_oss_harmony.server import Settings
 from support.chat_server import CALL, FINAL, HI, PREAMBLE, THINK, TellingEngine
@@ -170,6 +170,23 @@ def test_errors_are_texts(kind: str, body: dict[str, Any], status: int, problem:
         answer = http.post(f"/api/{kind}", json={**body, "stream": False})
     assert answer.status_code == status
     assert problem in answer.json()["error"]
+
+
+WRONG_OPTIONS: list[Any] = [-1e9, -(10**9), 1e9, 10**20, "x", {}, [""], ["a"] * 99]
+
+
+def test_an_error_about_an_option_names_the_option() -> None:
+    with serving(*[FINAL] * 40, model_names=(NAME,)) as http:
+        refused = set()
+        for option in OllamaOptions.model_fields:
+            for value in WRONG_OPTIONS:
+                body = {"model": NAME, "messages": HI, "stream": False, "options": {option: value}}
+                answer = http.post("/api/chat", json=body)
+                if answer.status_code != 200:
+                    refused.add(option)
+                    named = answer.json()["error"].partition(": ")[0]
+                    assert named in (f"options.{option}", f"options.{option}[0]")
+    assert refused == OllamaOptions.model_fields.keys()
 
 
 def test_the_client_raises_them(client: Client) -> None:

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -20,9 +21,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ...conversation.json_field import JsonField
+from ...errors import ConversationError
 from ..chat.request import ChatRequest
 from ..conversation_builder import arguments_text
-from ..request_body import Refused, RequestBody, RequestSettings, Unsupported, read_body
+from ..request_body import (
+    Refused,
+    RequestBody,
+    RequestSettings,
+    StopTexts,
+    Unsupported,
+    read_body,
+)
 from .writer import INVALID_ARGUMENTS
 
 
@@ -34,7 +43,7 @@ class OllamaOptions(RequestSettings):
     top_k: int | None = None
     min_p: float | None = None
     seed: int | None = None
-    stop: list[str] | str | None = None
+    stop: StopTexts | None = None
     num_predict: int | None = Field(
         default=None, ge=-2, description="The most tokens; -1 and -2 are no limit."
     )
@@ -43,10 +52,18 @@ class OllamaOptions(RequestSettings):
     frequency_penalty: float | None = None
 
 
-_SAME_NAME = (
-    *("temperature", "top_p", "top_k", "min_p", "seed", "stop"),
-    *("presence_penalty", "frequency_penalty"),
-)
+_OPTIONS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "seed": "seed",
+    "stop": "stop",
+    "repetition_penalty": "repeat_penalty",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+}
+"""The options that Chat Completions has as fields, by its names."""
 
 
 class OllamaRequest(RequestBody):
@@ -76,11 +93,10 @@ class OllamaRequest(RequestBody):
         options = self.options or OllamaOptions()
         limit = options.num_predict
         body: dict[str, Any] = {
-            **{name: getattr(options, name) for name in _SAME_NAME},
+            **{name: getattr(options, option) for name, option in _OPTIONS.items()},
             "model": self.model,
             "messages": list(self._messages()),
             "tools": self._tools(),
-            "repetition_penalty": options.repeat_penalty,
             "max_tokens": limit if limit is not None and limit > 0 else None,
             "reasoning_effort": self.think if isinstance(self.think, str) else None,
             "include_reasoning": False if self.think is False else None,
@@ -93,7 +109,14 @@ class OllamaRequest(RequestBody):
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         elif self.format:
             body["response_format"] = {"type": "json_object"}
-        return read_body(ChatRequest, {k: v for k, v in body.items() if v is not None})
+        try:
+            return read_body(ChatRequest, {k: v for k, v in body.items() if v is not None})
+        except ConversationError as error:
+            name = re.split(r"\W", error.field, maxsplit=1)[0]
+            if name not in _OPTIONS:
+                raise
+            field = f"options.{_OPTIONS[name]}{error.field.removeprefix(name)}"
+            raise ConversationError(error.problem, field=field) from None
 
     def _messages(self) -> Iterator[dict[str, Any]]:
         raise NotImplementedError
