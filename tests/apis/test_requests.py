@@ -96,8 +96,12 @@ CHAT_ERRORS: list[tuple[dict[str, Any], str]] = [
 COMPLETION_ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"prompt": None}, "prompt: expected text, token ids, or a list of one of them"),
     ({"prompt": []}, "prompt"),
-    ({"prompt": ["a", 3]}, "prompt: prompt 1 is neither text nor a list of token ids"),
-    ({"prompt": [[1], [-1]]}, "prompt: prompt 1 is neither text nor a list of token ids"),
+    ({"prompt": ["a", 3]}, "prompt[1]: it is neither text nor a list of token ids"),
+    ({"prompt": [[1], [-1]]}, "prompt[1]: it is neither text nor a list of token ids"),
+    ({"prompt": ""}, "prompt: the prompt is empty; send at least one token"),
+    ({"prompt": ["", "a"]}, "prompt[0]: the prompt is empty; send at least one token"),
+    ({"prompt": [[1], []]}, "prompt[1]: the prompt is empty; send at least one token"),
+    ({"prompt": [[]]}, "prompt[0]: the prompt is empty; send at least one token"),
     ({"suffix": "a"}, "suffix: the model can only continue texts; leave it out"),
     ({"best_of": 2}, "best_of: the server does not compare choices; leave it out"),
     ({"logit_bias": {"1": 2}}, "logit_bias: no engine supports this setting; leave it out"),
@@ -194,7 +198,6 @@ def test_every_field_of_the_api_is_known() -> None:
     ("sent", "prompts"),
     [
         ("hi", ["hi"]),
-        ("", [""]),
         (["a", "b"], ["a", "b"]),
         ([1, 2], [[1, 2]]),
         ([[1], [2, 3]], [[1], [2, 3]]),

@@ -22,15 +22,19 @@ _MAX_CHOICES = 128
 def _as_prompts(value: Any) -> Any:
     """Wrap a single prompt, text or token ids, in a list."""
     if isinstance(value, str):
-        return [value]
+        return [_as_prompt(value)]
     if not isinstance(value, list):
         raise ValueError("expected text, token ids, or a list of one of them")
-    if value and all(_is_token(item) for item in value):
-        return [value]
-    for index, item in enumerate(value):
-        is_tokens = isinstance(item, list) and all(map(_is_token, item))
-        if not isinstance(item, str) and not is_tokens:
-            raise ValueError(f"prompt {index} is neither text nor a list of token ids")
+    return [value] if value and all(map(_is_token, value)) else value
+
+
+def _as_prompt(value: Any) -> Any:
+    """Check one prompt; its place in a list is that of the error."""
+    is_tokens = isinstance(value, list) and all(map(_is_token, value))
+    if not isinstance(value, str) and not is_tokens:
+        raise ValueError("it is neither text nor a list of token ids")
+    if not value:
+        raise ValueError("the prompt is empty; send at least one token")
     return value
 
 
@@ -38,17 +42,18 @@ def _is_token(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-_TOKENS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+_TEXT = {"type": "string", "minLength": 1}
+_TOKENS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
 
 Prompts: TypeAlias = Annotated[
-    "list[str | list[int]]",
+    "list[Annotated[str | list[int], BeforeValidator(_as_prompt)]]",
     BeforeValidator(_as_prompts),
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "string"},
-                {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 128},
-                {**_TOKENS, "minItems": 1},
+                _TEXT,
+                {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": 128},
+                _TOKENS,
                 {"type": "array", "items": _TOKENS, "minItems": 1, "maxItems": 128},
             ]
         }
