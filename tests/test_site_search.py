@@ -121,6 +121,7 @@ FOUND = {
     "what is harmony": "understand/format",
     "multi turn": "understand/format",
     "harmony generate": "guides/command",
+    "thread safe": "reference/api/encoding",
     "--temperature": "reference/command",
     "--port": "reference/command",
     "prepare --pack": "reference/command",

@@ -59,10 +59,10 @@ _INDEX = Path("search", "search_index.json")
 
 # Where the theme's search begins to read a query. A minus before a word excludes it there, so that
 # whoever types the name of an option would find every page but the right one. An option is searched
-# by its words and, for the sections that have it, as one word.
+# by its words and, for the sections that have it, as one word that begins like no other.
 _QUERY = "return t.trim().split("
 _OPTIONS_ARE_WORDS = (
-    r'return t.replace(/(^|\s)-+(\S+)/g,(_,s,o)=>`${s}${o} ${o.replace(/-/g,"")}`).trim().split('
+    r'return t.replace(/(^|\s)-+(\S+)/g,(_,s,o)=>`${s}${o} zz${o.replace(/-/g,"")}`).trim().split('
 )
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
@@ -260,7 +260,7 @@ def _names(entry: dict[str, Any]) -> dict[str, Any]:
         fields["name"] = described
     if page.endswith("/command/") and (command := _COMMAND.search(entry["title"])):
         options = _OPTION.findall(entry["text"]) if page == "reference/command/" else []
-        joined = dict.fromkeys(option.replace("-", "") for option in options)
+        joined = dict.fromkeys(f"zz{option.replace('-', '')}" for option in options)
         fields["name"] = " ".join([command[0], *joined])
         fields["tags"] = options or [command[0]]
     return fields

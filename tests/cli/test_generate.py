@@ -334,6 +334,7 @@ def test_loading_is_shown_on_a_terminal_and_to_no_program(
     monkeypatch: pytest.MonkeyPatch, chat: str, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "300")
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
     command = ["generate", "demo", chat, "--max-tokens", "1", "--engine", "transformers"]

@@ -8,10 +8,12 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from ..engines.model_names import is_url
 from .input import UsageError
+from .output import folded
 
 if TYPE_CHECKING:
     from ..engines import Engine
@@ -78,7 +80,7 @@ async def open_watched(model: str, options: Mapping[str, Any] | None = None) -> 
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-    print(described(engine), file=sys.stderr)
+    print(folded(described(engine), get_terminal_size().columns), file=sys.stderr)
     return engine
 
 

@@ -49,9 +49,9 @@ WITHOUT_SLASH = {
 END_TURN = ("/again", "/new", "/quit")
 """After these, an open turn cannot go on."""
 
-_OTHER_NAMES = {"/clear": "/new", "/exit": "/quit"}
+_OTHER_NAMES = {"/clear": "/new", "/exit": "/quit", "/?": "/help"}
 _TAKE_ARGUMENT = {"/effort", "/save"}
-_WORD = re.compile(r"/[a-z]*", re.ASCII)
+_WORD = re.compile(r"/([a-z]*|\?)", re.ASCII | re.IGNORECASE)
 
 
 def read_command(text: str) -> tuple[str, str] | None:
@@ -59,12 +59,13 @@ def read_command(text: str) -> tuple[str, str] | None:
 
     Raises `InputError` for an unknown command, and for an argument of one that takes none.
 
-    >>> read_command("/save chat.json"), read_command("/clear"), read_command("What is 2 / 3?")
+    >>> read_command("/save chat.json"), read_command("/CLEAR"), read_command("What is 2 / 3?")
     (('/save', 'chat.json'), ('/new', ''), None)
     """
-    word, _, argument = text.partition(" ")
-    if _WORD.fullmatch(word) is None or "\n" in text:
+    written, _, argument = text.partition(" ")
+    if _WORD.fullmatch(written) is None or "\n" in text:
         return None
+    word = written.lower()
     name = _OTHER_NAMES.get(word, word)
     if name not in SLASH_COMMANDS:
         begun = [one for one in SLASH_COMMANDS if one.startswith(word)]
