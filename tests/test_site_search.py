@@ -121,7 +121,10 @@ FOUND = {
     "what is harmony": "understand/format",
     "multi turn": "understand/format",
     "harmony generate": "guides/command",
-    "thread safe": "reference/api/encoding",
+    "thread safe": "reference/api",
+    "thread safety": "reference/api",
+    "multithreading": "reference/api",
+    "changelog": "changelog",
     "--temperature": "reference/command",
     "--port": "reference/command",
     "prepare --pack": "reference/command",
@@ -149,9 +152,19 @@ TRANSLATED = {
         "ツール呼び出し": "understand/format",
         "構造化出力": "guides/structured-output",
         "サーバー": "guides/serve",
+        "移行": "start/switch",
     },
-    "ko": {"구조화된 출력": "guides/structured-output", "서버": "guides/serve"},
-    "ru": {"структурированный вывод": "guides/structured-output", "сервер": "guides/serve"},
+    "ko": {
+        "구조화된 출력": "guides/structured-output",
+        "서버": "guides/serve",
+        "설치": "start",
+    },
+    "ru": {
+        "структурированный вывод": "guides/structured-output",
+        "сервер": "guides/serve",
+        "установка": "start",
+        "стриминг": "guides/serve",
+    },
 }
 """What people type in other languages, and the page that must be among the first three."""
 

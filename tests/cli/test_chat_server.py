@@ -500,7 +500,7 @@ def test_a_command_in_the_place_of_a_result_is_run(api: ScriptedApi, talk: Talk)
         ("/EFFORT", "effort: medium, or what a server chooses"),
         (
             "/effrt low",
-            "there is no command /effrt; did you mean /effort?; "
+            "there is no command /effrt; did you mean /effort? "
             'write it in quotes ("...") to send it',
         ),
         (

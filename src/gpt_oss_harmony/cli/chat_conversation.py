@@ -140,7 +140,7 @@ class ChatConversation:
         if not self._messages:
             self._note("nothing has been said yet")
         for message in self._messages:
-            write_message(message, self._output)
+            write_message(message, self._output, fold=True)
 
     def _answer_again(self) -> None:
         """Answer the last question anew; if that fails, keep the earlier answer."""
@@ -318,7 +318,8 @@ class ChatConversation:
             try:
                 command = read_command(typed)
             except InputError as error:
-                self._complain(f'{error}; write it in quotes ("...") to send it')
+                joint = "" if str(error).endswith("?") else ";"
+                self._complain(f'{error}{joint} write it in quotes ("...") to send it')
                 continue
             if command is None:
                 if typed[0] in "{[" and (problem := _broken_json(typed)):

@@ -100,8 +100,9 @@ def folded(text: str, width: int) -> str:
     return "\n".join(lines)
 
 
-def write_message(message: Message, output: Output) -> None:
-    """Write the header of a message, and its text below."""
+def write_message(message: Message, output: Output, *, fold: bool = False) -> None:
+    """Write the header of a message, and its text below; `fold` breaks lines between words."""
+    line = output.note if fold else output.line
     author = message.author
     who = author.role.value if author.name is None else f"{author.role.value} {author.name}"
     words = [who, *filter(None, [message.channel])]
@@ -109,10 +110,10 @@ def write_message(message: Message, output: Output) -> None:
         words.append(f"to {message.recipient}")
     if message.content_type is not None:
         words.append(message.content_type)
-    output.line(f"[{' · '.join(words)}]", "title")
+    line(f"[{' · '.join(words)}]", "title")
     for item in message.content:
         if isinstance(item, TextContent):
-            output.line(item.text, style_of(message))
+            line(item.text, style_of(message))
 
 
 def style_of(message: Message) -> Style:
