@@ -238,6 +238,7 @@ ODD_TEXTS = st.fixed_dictionaries(
 @example({"type": "string", "pattern": r"\0\$|a+.{2}", "maxLength": 2})
 @example({"type": "string", "pattern": r"^(?:(?:[a-c])*?\cA|\D)$", "minLength": 2})
 @example({"type": "string", "pattern": "^(?:a{2})*$", "minLength": 3, "maxLength": 3})
+@example({"type": "string", "pattern": r"\s\p{L}$", "minLength": 5})
 def test_a_text_that_cannot_be_is_refused_before_the_engine_sees_it(text: dict[str, Any]) -> None:
     schema = {"type": "object", "properties": {"a": text}, "required": ["a"]}
     loosened = loosened_schema(schema)

@@ -64,7 +64,7 @@ _STEPS_OF_A_PROPERTY = 40
 
 _INLINE_LEVELS = 8
 _TEXT_KEYWORDS = ("pattern", "format", "minLength", "maxLength")
-_SURE_LENGTH = 8  # up to here the engine joined each length with each of 40 patterns and formats
+_SURE_LENGTH = 8  # up to here the engine joins each length with each format
 _FORMAT_PATTERNS = [list(text_format.patterns) for text_format in FORMATS.values()]
 
 
@@ -225,9 +225,9 @@ class SchemaWriter:
             return written
         is_alone = len(shape.patterns) == 1
         follows = any(map(needs_trial if is_alone else has_counts, shape.patterns))
-        # Between two lengths, `^(ab)*$` may have no text at all.
-        is_between = {"minLength", "maxLength"} <= written.keys()
-        is_sure = is_alone and shape.shortest <= _SURE_LENGTH and not (follows or is_between)
+        # A pattern may have no text of a length, as `^(ab)*$` has none of 3 characters. The engine
+        # searches for one, and gives up for `\s\p{L}$` and 4 characters.
+        is_sure = is_alone and not follows and "minLength" not in written
         if is_sure or not self._failure(written, follows=follows):
             return written
         return self._text_in_parts(state, shape)
