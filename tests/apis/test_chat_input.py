@@ -138,7 +138,7 @@ ERRORS: list[tuple[Any, str]] = [
     (
         [assistant(tool_calls=[call("system\n.a")])],
         "messages[0].tool_calls[0].function.name: 'system\\n.a' is not a valid tool name; use a "
-        "name without white space, control characters, '=', '<', '|' and '>'",
+        "name without white space, control characters, lone surrogates, '=', '<', '|' and '>'",
     ),
     (
         [assistant(function_call={"name": "now", "arguments": "{}"})],
@@ -197,7 +197,7 @@ ERRORS: list[tuple[Any, str]] = [
     (
         {"messages": [], "tools": [{"type": "function", "name": "a b"}]},
         "tools[0].name: 'a b' is not a valid tool name; use a name without white space, control "
-        "characters, '=', '<', '|' and '>'",
+        "characters, lone surrogates, '=', '<', '|' and '>'",
     ),
     (
         {"messages": [], "tools": [{"type": "function", "function": {}}]},

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher
 
 from gpt_oss_harmony.grammar.errors import GrammarError
-from gpt_oss_harmony.grammar.json_schema import enforceable_schema
+from gpt_oss_harmony.grammar.json_schema import enforceable_schema, loosened_schema
 from gpt_oss_harmony.grammar.json_schema.formats import (
     ENGINE_PATTERNS,
     FORMATS,
@@ -173,6 +174,10 @@ def test_lengths_of_texts_are_known_from_the_pattern() -> None:
     assert lengths("ab") == (2, None)
     assert lengths("^a|bc$") == (1, None)
     assert lengths("^a$|^bcd$") == (1, 3)
+    # What the grammar cannot write has no length.
+    assert lengths("^(?:[]?)$") == lengths("^(?:[a-c]*){0}$") == (0, 0)
+    assert lengths(r"\0\$|a+.{2}") == (3, None)
+    assert lengths(r"^(?:(?:[a-c])*?\cA|\D)$") == (1, 1)
 
 
 WORDS = ["a", "b", "c", "[^b]", "[a-b]", "\\w", "\\s", '"', "\\\\", '[^"]', ".", "\\n", "1", "-"]
@@ -210,6 +215,50 @@ def test_a_pattern_means_the_same_to_the_engine(
         assert pattern_accepts(pattern, text) is expected
         if expected:
             assert shortest <= len(text) <= (len(text) if longest is None else longest)
+
+
+ODD_WORDS = st.sampled_from(["a", "[ab]", "[]", "[]?", r"\x01", "(?:a{3}|b)", "(?:b{2}|a{5})"])
+ODD_COUNTS = st.sampled_from(["", "*", "+", "{0}", "{2}", "{4}", "{1,3}"])
+ODD_PATTERNS = st.lists(
+    st.lists(st.tuples(ODD_WORDS, ODD_COUNTS).map("(?:{0[0]}){0[1]}".format), max_size=3).map(
+        "".join
+    ),
+    min_size=1,
+    max_size=3,
+).map(lambda parts: f"^(?:{'|'.join(parts)})*$" if len(parts) == 3 else f"^(?:{'|'.join(parts)})$")
+ODD_TEXTS = st.fixed_dictionaries(
+    {"type": st.just("string"), "pattern": ODD_PATTERNS},
+    optional={"minLength": st.integers(0, 5), "maxLength": st.integers(1, 6)},
+)
+
+
+@settings(max_examples=examples(200))
+@given(ODD_TEXTS)
+@example({"type": "string", "pattern": "^(?:[]?)$", "minLength": 1})
+@example({"type": "string", "pattern": r"\0\$|a+.{2}", "maxLength": 2})
+@example({"type": "string", "pattern": r"^(?:(?:[a-c])*?\cA|\D)$", "minLength": 2})
+@example({"type": "string", "pattern": "^(?:a{2})*$", "minLength": 3, "maxLength": 3})
+@example({"type": "string", "pattern": r"\s\p{L}$", "minLength": 5})
+def test_a_text_that_cannot_be_is_refused_before_the_engine_sees_it(text: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"a": text}, "required": ["a"]}
+    loosened = loosened_schema(schema)
+    json_matcher(loosened.schema)
+    left_out = [error.pointer for error in loosened.unenforced]
+    if not left_out:
+        json_matcher(enforceable_schema(schema))
+        return
+    with pytest.raises(GrammarError) as caught:
+        enforceable_schema(schema)
+    assert caught.value.pointer in left_out
+
+
+def test_names_that_the_engine_cannot_tell_apart_are_refused() -> None:
+    names = ["(?:\\p{L}.|[é](?:[^\\s\\d])+?|b)", "^(?:\\W)$"]
+    schema = {"type": "object", "patternProperties": {name: {"type": "null"} for name in names}}
+    with pytest.raises(GrammarError) as caught:
+        enforceable_schema(schema)
+    assert caught.value.pointer == "#/patternProperties"
+    json_matcher(loosened_schema(schema).schema)
 
 
 LABEL = "a" * 63

@@ -886,7 +886,7 @@ REFUSED: dict[str, tuple[str, Any, int, str | None, str]] = {
         "render",
         {"source": {"messages": [], "tools": [
             {"type": "function", "function": {"name": "f", "parameters": LONE}}]}},
-        422, None, "lone surrogate",
+        422, "tools/functions.f#", "lone surrogate",
     ),
     "tokens of another message": (
         "render", {"source": {"messages": [

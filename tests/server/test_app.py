@@ -158,6 +158,31 @@ def test_half_a_surrogate_pair_may_stand_in_any_name(path: str, body: str, choic
     assert json.loads(answer.text.splitlines()[0])
 
 
+NAMED = '{"type":"function","name":"%s","parameters":{"enum":["%s"]}}'
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ('"tools":[%s]' % (NAMED % (HALF, "x")), "tools[0].name"),
+        ('"tools":[%s]' % (NAMED % ("f", HALF)), "tools/functions.f#"),
+        (f'"metadata":{{"a":"{HALF}"}}', "metadata.a"),
+    ],
+)
+def test_half_a_surrogate_pair_is_named_where_it_may_not_stand(fields: str, param: str) -> None:
+    with LocalClient(create_app(ScriptedEngine(), Settings())) as client:
+        kind = {"content-type": "application/json"}
+        for path, body in (
+            ("responses", '"input":"x"'),
+            ("chat/completions", '"messages":[{"role":"user","content":"x"}]'),
+        ):
+            answer = client.post(f"/v1/{path}", content=f"{{{body},{fields}}}", headers=kind)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["param"]) == (400, param)
+            assert "lone surrogate" in error["message"]
+            assert not RAW.search(error["message"])
+
+
 CALLED = "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}<|call|>"
 NOW = {"type": "function", "name": "now", "parameters": {"type": "object"}}
 

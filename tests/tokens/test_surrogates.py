@@ -67,6 +67,13 @@ def test_lone_surrogates_in_schemas_are_refused(
 ) -> None:
     with pytest.raises(SchemaError, match="lone surrogate"):
         tool_declaration(ToolDescription.new("f", "", schema), dialect)
-    content = DeveloperContent.new().with_response_format("f", schema)
-    with pytest.raises(SchemaError, match="lone surrogate"):
-        ENCODING.render(Message.from_role_and_content(Role.DEVELOPER, content))
+    for content, field in (
+        (DeveloperContent.new().with_response_format("f", schema), "response_formats/f#"),
+        (
+            DeveloperContent.new().with_function_tools([ToolDescription.new("f", "", schema)]),
+            "tools/functions.f#",
+        ),
+    ):
+        with pytest.raises(SchemaError, match="lone surrogate") as caught:
+            ENCODING.render(Message.from_role_and_content(Role.DEVELOPER, content))
+        assert caught.value.field == field

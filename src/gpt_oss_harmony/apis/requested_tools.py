@@ -46,7 +46,8 @@ HOSTED_TOOLS = {
 }
 """Tools of OpenAI's API that a server runs, beside the built-in ones, and what helps without."""
 
-_NAME = re.compile(rf"[^\s=<|>{INVISIBLE}]+")  # what a header can contain
+# What a header can contain, and UTF-8, in which the engine reads a grammar.
+_NAME = re.compile(rf"[^\s=<|>{INVISIBLE}\ud800-\udfff]+")
 
 
 @dataclass
@@ -276,7 +277,7 @@ def read_tool_name(name: JsonField) -> str:
     if not _NAME.fullmatch(name.text()):
         raise name.error(
             f"{name.value!r:.80} is not a valid tool name; use a name without white space, control "
-            "characters, '=', '<', '|' and '>'"
+            "characters, lone surrogates, '=', '<', '|' and '>'"
         )
     return name.text()
 

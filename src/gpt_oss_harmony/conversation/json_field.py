@@ -245,6 +245,7 @@ def missing_field(name: str, fields: Iterable[object]) -> str:
 
 _EXPECTED = {
     "string_type": "text",
+    "string_unicode": "text without lone surrogates",
     "int_type": "an integer",
     "int_parsing": "an integer",
     "int_from_float": "an integer",

@@ -156,7 +156,8 @@ class TurnOptions:
 
 NO_ARGUMENTS: dict[str, Any] = {"type": "object", "additionalProperties": False}
 
-_RECIPIENT = re.compile(r"[^\s<|>]+")  # names that a header can contain and the parser reads back
+# Names that a header and the engine's UTF-8 can contain, and that the parser reads back.
+_RECIPIENT = re.compile(r"[^\s<|>\ud800-\udfff]+")
 
 
 class Call(NamedTuple):
@@ -184,7 +185,7 @@ def declared_calls(messages: Iterable[Message]) -> dict[str, Call]:
         if not _RECIPIENT.fullmatch(recipient):
             raise GrammarError(
                 f"a header cannot contain the name {recipient!r}",
-                remedy="rename the tool, without white space, '<', '|' and '>'",
+                remedy="rename the tool, without white space, lone surrogates, '<', '|' and '>'",
             )
         schema = None
         if tool is not None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from ..config import HeaderStyle, RenderConversationConfig, SchemaDialect
 from ..conversation.content import TextContent
 from ..conversation.messages import Header, Message, Role, declares_functions
-from ..errors import ConversationError
+from ..errors import ConversationError, SchemaError
 from ..tokens.special_tokens import CALL, END, SPECIAL_TEXTS, START
 from ..tokens.tiktoken_core import id_list
 from ..tokens.tokenizer import Tokenizer
@@ -134,8 +134,9 @@ class Renderer:
         try:
             return indices, render(chosen)
         except ConversationError as error:
-            # An error without a field may be one of a request, whose messages are others.
-            if error.field:
+            # Errors of schemas, and those without a field, may be of a request, whose messages are
+            # others; a schema's place among the tools is the same in both.
+            if error.field and not isinstance(error, SchemaError):
                 error.field = f"{_first_wrong(chosen, indices, render)}{error.field}"
             raise
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ..config import SchemaDialect
@@ -19,7 +20,7 @@ from ..conversation.content import (
 )
 from ..conversation.messages import Role
 from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
-from ..errors import ConversationError
+from ..errors import ConversationError, SchemaError
 from ..typescript.comments import LINE_BREAK
 from ..typescript.json_text import compact_json, json_value
 from ..typescript.reference_dialect import reference_schema_to_typescript
@@ -116,7 +117,8 @@ class PromptWriter:
         for answer in (content.response_formats or {}).values():
             # In either dialect: the reference has no response formats whose bytes could be kept.
             comment = _comment(answer.description or "", "typescript")
-            schema = compact_json(json_value(answer.json_schema))
+            with _schema_at(f"response_formats/{answer.name}#"):
+                schema = compact_json(json_value(answer.json_schema))
             yield "\n".join((f"## {answer.name}\n", *comment, schema))
 
     def _tools_section(
@@ -153,6 +155,15 @@ def _require_role(role: Role, required: Role, item: Content) -> None:
         )
 
 
+@contextmanager
+def _schema_at(pointer: str) -> Iterator[None]:
+    """Name the place of a schema in its errors, as the errors of grammars do."""
+    try:
+        yield
+    except SchemaError as error:
+        raise SchemaError(error.problem, field=pointer) from None
+
+
 def _namespace_lines(namespace: ToolNamespaceConfig, dialect: SchemaDialect) -> Iterator[str]:
     yield f"## {namespace.name}\n"
     description = namespace.description or ""
@@ -162,7 +173,9 @@ def _namespace_lines(namespace: ToolNamespaceConfig, dialect: SchemaDialect) -> 
     yield from _comment(description, dialect)
     yield f"namespace {namespace.name} {{\n"
     for tool in namespace.tools:
-        yield tool_declaration(tool, dialect) + "\n"
+        with _schema_at(f"tools/{namespace.name}.{tool.name}#"):
+            declaration = tool_declaration(tool, dialect)
+        yield declaration + "\n"
     yield f"}} // namespace {namespace.name}"
 
 

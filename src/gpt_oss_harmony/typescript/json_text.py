@@ -159,7 +159,7 @@ def _checked_text(text: str) -> str:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
         raise SchemaError(
-            f"text contains a lone surrogate, which is not valid Unicode: {text[:40]!a}"
+            f"text contains a lone surrogate, which is no character: {text[:40]!a}"
         ) from None
 
 

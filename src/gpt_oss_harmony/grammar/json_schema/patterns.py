@@ -120,12 +120,12 @@ _accepts_name = cached(maxsize=4096)(_accepts)
 
 @cached(maxsize=4096)
 def lengths(pattern: str) -> tuple[int, int | None]:
-    """Return the fewest and the most characters of a text that the pattern accepts.
+    """Return the fewest and the most characters of a text that the grammar and the pattern allow.
 
-    >>> lengths("^ab?$"), lengths("a+")
-    ((1, 2), (1, None))
+    >>> lengths("^ab?$"), lengths("a+"), lengths("^(a|\\\\x07b)$")
+    ((1, 2), (1, None), (1, 1))
     """
-    least, most, starts, ends = node_lengths(read_pattern(pattern))
+    least, most, starts, ends = node_lengths(_writable(read_pattern(pattern)))
     return least, most if starts and ends else None
 
 
@@ -339,6 +339,8 @@ def node_lengths(node: Node) -> tuple[int, int | None, bool, bool]:
     if isinstance(node, Edge):
         return 0, 0, node.start, not node.start
     if isinstance(node, Repeat):
+        if node.most == 0:
+            return 0, 0, False, False
         least, most, _, _ = node_lengths(node.part)
         endless = most is None or (node.most is None and most > 0)
         return least * node.least, None if endless else (most or 0) * (node.most or 0), False, False

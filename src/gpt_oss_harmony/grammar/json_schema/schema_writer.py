@@ -64,7 +64,7 @@ _STEPS_OF_A_PROPERTY = 40
 
 _INLINE_LEVELS = 8
 _TEXT_KEYWORDS = ("pattern", "format", "minLength", "maxLength")
-_SURE_LENGTH = 8  # up to here the engine joined each length with each of 40 patterns and formats
+_SURE_LENGTH = 8  # up to here the engine joins each length with each format
 _FORMAT_PATTERNS = [list(text_format.patterns) for text_format in FORMATS.values()]
 
 
@@ -225,7 +225,9 @@ class SchemaWriter:
             return written
         is_alone = len(shape.patterns) == 1
         follows = any(map(needs_trial if is_alone else has_counts, shape.patterns))
-        is_sure = is_alone and shape.shortest <= _SURE_LENGTH and not follows
+        # A pattern may have no text of a length, as `^(ab)*$` has none of 3 characters. The engine
+        # searches for one, and gives up for `\s\p{L}$` and 4 characters.
+        is_sure = is_alone and not follows and "minLength" not in written
         if is_sure or not self._failure(written, follows=follows):
             return written
         return self._text_in_parts(state, shape)
@@ -488,10 +490,12 @@ class SchemaWriter:
                 self._joins = 0
                 shape.drop_patterns()
                 return
+        # The engine looks for a name that two patterns share, and may give up.
         is_alone = len(shape.named_by_pattern) == 1
-        if any(map(needs_trial if is_alone else has_counts, shape.named_by_pattern)):
+        follows = any(map(needs_trial if is_alone else has_counts, shape.named_by_pattern))
+        if follows or len(shape.named_by_pattern) > 1:
             names: Schema = {rust_pattern(pattern, ""): {} for pattern in shape.named_by_pattern}
-            problem = self._failure({"patternProperties": names}, "object")
+            problem = self._failure({"patternProperties": names}, "object", follows=follows)
             if problem:
                 self._report_costly(problem, pointer)
                 shape.drop_patterns()
