@@ -154,7 +154,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
     if page.file.src_uri == "changelog.md":
         written = Path("CHANGELOG.md").read_text("utf-8")
-        markdown = re.sub(r"\]\((?!https?:)(docs/)?", lambda it: "](" if it[1] else "](../", written)
+        markdown = re.sub(
+            r"\]\((?!https?:)(docs/)?", lambda it: "](" if it[1] else "](../", written
+        )
     for part, weight in _WEIGHTS.items():
         if page.file.src_uri.startswith(part):
             page.meta["search"] = {"boost": weight}

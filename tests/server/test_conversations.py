@@ -117,7 +117,9 @@ REFUSED: dict[str, tuple[list[Any], str | None]] = {
     ),
     "reference": ([{"type": "item_reference", "id": "msg_0"}], "items[0].id"),
     "many": ([QUESTION] * 21, "items"),
-    "ids": ([{**QUESTION, "id": "msg_1"}] * 2, None),
+    "ids": ([{**QUESTION, "id": "msg_1"}] * 2, "items[1].id"),
+    "an id for no URL": ([QUESTION, {**QUESTION, "id": "a/b"}], "items[1].id"),
+    "an empty id": ([{**QUESTION, "id": ""}], "items[0].id"),
 }
 
 

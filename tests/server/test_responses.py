@@ -253,7 +253,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str | None, str]] = {
     "two of an id": (
         {"input": [{"role": "user", "content": "hi", "id": "msg_1"}] * 2},
         400,
-        None,
+        "input[1].id",
         "invalid_value",
     ),
 }
