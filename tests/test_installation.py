@@ -293,6 +293,7 @@ def test_no_module_that_only_posix_has_is_imported_at_start(room: str) -> None:
         assert not imported & POSIX_ONLY, path
 
 
+@pytest.mark.slow  # for mypy
 def test_what_windows_lacks_is_called_behind_a_guard() -> None:
     """A file that uses such a name asks for the system somewhere; the sandbox is Linux's."""
     missing = {module: lacking_on_windows(module) for module in ("os", "signal")}

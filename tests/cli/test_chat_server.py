@@ -26,7 +26,7 @@ from support.terminals import Terminal, Watched
 TOOL = {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}
 BARE = {"name": "later"}
 HELLO = {"content": "Hello!"}
-ASKED = "type what the function returns; Ctrl-D or /new takes the question back\n"
+ASKED = "type what the function returns; Ctrl-D takes the question back\n"
 TAKEN_BACK = " (the question is taken back)\n"
 
 
@@ -217,7 +217,7 @@ def test_a_pipe_has_answers_alone(
 def test_commands_confirm_what_they_did(api: ScriptedApi, talk: Talk) -> None:
     lines = "/effort\n/effort high\n/effort\n/clear\nhelp\nquit\n/exit\n"
     assert talk(lines, person=True).out.splitlines() == [
-        "effort: medium, or what a server chooses",
+        "effort: what the server chooses",
         "effort: high",
         "effort: high",
         "a new conversation",
@@ -497,7 +497,7 @@ def test_a_command_in_the_place_of_a_result_is_run(api: ScriptedApi, talk: Talk)
             "/new york",
             '/new takes no argument; write /new alone; write it in quotes ("...") to send it',
         ),
-        ("/EFFORT", "effort: medium, or what a server chooses"),
+        ("/EFFORT", "effort: what the server chooses"),
         (
             "/effrt low",
             "there is no command /effrt; did you mean /effort? "

@@ -166,7 +166,8 @@ class _Chat(Command):
             with person.silent_keyboard():
                 backend = loop.run(_backend(arguments, options))
             opened.callback(lambda: loop.run(backend.close()))
-            _greet(knows=_DEMO_KNOWS if is_demo else "")
+            if person.has_keyboard:
+                _greet(knows=_DEMO_KNOWS if is_demo else "")
             opening = replace(opening, run_here=tools)
             shows_reasoning = arguments.reasoning
             if shows_reasoning is None:

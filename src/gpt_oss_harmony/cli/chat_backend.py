@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..apis.chat.input import tool_from_chat
 from ..config import RenderConversationConfig
@@ -68,6 +68,9 @@ class Answer(ABC):
 
 class Backend(ABC):
     """A model to chat with."""
+
+    default_effort: ClassVar[str] = "medium"
+    """How much the model reasons unless somebody says so, in words."""
 
     @abstractmethod
     def answer(self, opening: Opening, messages: Sequence[Message]) -> Answer:

@@ -132,9 +132,7 @@ class ChatConversation:
             self._complain(str(error))
             return
         effort = self._opening.effort
-        self._note(
-            f"effort: {effort.value.lower() if effort else 'medium, or what a server chooses'}"
-        )
+        self._note(f"effort: {effort.value.lower() if effort else self._backend.default_effort}")
 
     def _show_history(self) -> None:
         if not self._messages:
@@ -305,9 +303,7 @@ class ChatConversation:
         Raises `EOFError` at the end of input, and for a command that ends the turn: it comes next.
         """
         example = f", such as {self._result_example}" if self._result_example else ""
-        self._note(
-            f"type what the function returns{example}; Ctrl-D or /new takes the question back"
-        )
+        self._note(f"type what the function returns{example}; Ctrl-D takes the question back")
         while (text := self._person.ask_result(function)) is not None:
             typed = text.strip()
             if not self._person.has_keyboard:

@@ -59,8 +59,10 @@ class _PlainWriter(Writer):
     def _placed(self, word: str) -> str:
         """Return a word and the space after it, on a new line if this one has no room."""
         begins_line = self._column > 0 and self._column + _columns(word.rstrip()) > self._width
-        before = 0 if begins_line else self._column
-        self._column = 0 if word.endswith("\n") else (before + _columns(word)) % self._width
+        end = (0 if begins_line else self._column) + _columns(word)
+        if end - 1 == self._width and word.endswith(" "):  # no line begins with this space
+            word = f"{word[:-1]}\n"
+        self._column = 0 if word.endswith("\n") else end % self._width
         return f"\n{word}" if begins_line else word
 
     def close(self) -> None:
@@ -123,8 +125,12 @@ class Person:
             raise UnreadableError(
                 f"not UTF-8 (at byte {error.start}); type or pipe UTF-8"
             ) from error
-        # With another locale than UTF-8, Python represents bytes as surrogates.
-        return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        try:
+            # With another locale than UTF-8, Python represents bytes as surrogates.
+            return line.encode("utf-8", "surrogateescape").decode("utf-8")
+        except UnicodeError as error:
+            place = getattr(error, "start", 0)
+            raise UnreadableError(f"not UTF-8 (at byte {place}); type or pipe UTF-8") from error
 
 
 def is_open(text: str) -> bool:

@@ -152,6 +152,8 @@ class ServerBackend(Backend):
     `sampling` has further fields of the request; the server has defaults for the rest.
     """
 
+    default_effort = "what the server chooses"
+
     def __init__(self, client: HttpClient, model: str, sampling: dict[str, Any]) -> None:
         self.model = model
         self.url = client.url

@@ -52,7 +52,12 @@ def read_items(
     except ConversationError as error:
         field = error.field.replace("input", "items", 1)
         raise ConversationError(error.problem, field=field) from None
-    return new_items(input_items_of(request, new_id, references))
+    made = new_items(input_items_of(request, new_id, references))
+    for index, item in enumerate(made):
+        if not item.id or "/" in item.id:
+            problem = f"no URL can name an item with the id {item.id!r}; leave the id out"
+            raise ConversationError(problem, field=f"items[{index}].id")
+    return made
 
 
 @router.post("")

@@ -58,7 +58,7 @@ class Conversations(DescribedRows[Conversation]):
 
         Raises `ItemIdError`, and `StorageFullError` if the owner has no room for it.
         """
-        check_ids(items, "items", in_paths=True)
+        check_ids(items, "items")
         size = size_of(conversation.metadata, *map(ITEM, items))
         adding = self._quota.adding(conversation.owner, size, rows=1 + len(items))
         with adding, self._database.writing() as connection:
@@ -106,7 +106,7 @@ class Conversations(DescribedRows[Conversation]):
         Raises `ItemIdError` if an id occurs twice, here or in the conversation, and
         `StorageFullError` if the owner has no room for them.
         """
-        check_ids(items, "items", in_paths=True)
+        check_ids(items, "items")
         adding = self._quota.adding(owner, size_of(*map(ITEM, items)), rows=len(items))
         with adding, self._database.writing() as connection:
             conversation = self.read(connection, id, owner, to_write=True)

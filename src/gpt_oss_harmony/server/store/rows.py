@@ -213,11 +213,8 @@ class StoredItem:
         return NewItem(self.id, self.item, self.tokens, self.messages)
 
 
-def check_ids(items: Iterable[NewItem], field: str, *, in_paths: bool = False) -> None:
-    """Raise `ItemIdError` for the first id that is too long or occurs twice.
-
-    `field` is that of the items. Where ids stand `in_paths`, they must be the part of a path.
-    """
+def check_ids(items: Iterable[NewItem], field: str) -> None:
+    """Raise `ItemIdError` for the first id that is too long or occurs twice; `field` has them."""
     seen: set[str] = set()
     for index, item in enumerate(items):
         problem = ""
@@ -225,8 +222,6 @@ def check_ids(items: Iterable[NewItem], field: str, *, in_paths: bool = False) -
             problem = (
                 f"the id of an item has {len(item.id):,} characters; use at most {_LONGEST_ID}"
             )
-        elif in_paths and (not item.id or "/" in item.id):
-            problem = f"an item cannot have the id {item.id!r}, which no URL can name; leave it out"
         elif item.id in seen:
             problem = f"two items have the id {item.id!r}; leave one out"
         if problem:
