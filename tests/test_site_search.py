@@ -125,6 +125,13 @@ FOUND = {
     "thread safety": "reference/api",
     "multithreading": "reference/api",
     "changelog": "changelog",
+    "pypi": "start",
+    "logging": "guides/deploy",
+    "langchain": "guides/clients",
+    "openai-harmony differences": "start/switch",
+    "knowledge cutoff": "understand/format",
+    "eos token": "understand/format",
+    "parse tool call": "guides/sampling-loop",
     "--temperature": "reference/command",
     "--port": "reference/command",
     "prepare --pack": "reference/command",
@@ -164,6 +171,7 @@ TRANSLATED = {
         "сервер": "guides/serve",
         "установка": "start",
         "стриминг": "guides/serve",
+        "рассуждение": "understand/format",
     },
 }
 """What people type in other languages, and the page that must be among the first three."""
