@@ -106,6 +106,7 @@ REFUSED = {
 
 def test_pasted_json_of_another_kind_changes_nothing(page: Page) -> None:
     tokens = page.get_by_role("listbox", name="Tokens of the prompt")
+    expect(tokens).to_contain_text("<|start|>assistant")
     before = tokens.inner_text()
     for source, words in REFUSED.values():
         paste(page, json.dumps(source))
