@@ -125,6 +125,16 @@ FOUND = {
     "thread safety": "reference/api",
     "multithreading": "reference/api",
     "changelog": "changelog",
+    "authentication": "guides/serve",
+    "bearer token": "guides/serve",
+    "o200k_harmony": "reference/api/encoding",
+    "troubleshooting": "guides/serve",
+    "web search tool": "guides/browser",
+    "how to count tokens": "reference/api/encoding",
+    "multi-gpu": "guides/engines",
+    "cancel request": "guides/serve",
+    "CORS": "guides/serve",
+    "https tls": "guides/deploy",
     "pypi": "start",
     "logging": "guides/deploy",
     "langchain": "guides/clients",
@@ -165,6 +175,7 @@ TRANSLATED = {
         "구조화된 출력": "guides/structured-output",
         "서버": "guides/serve",
         "설치": "start",
+        "미세 조정": "guides/training-data",
     },
     "ru": {
         "структурированный вывод": "guides/structured-output",
@@ -172,6 +183,8 @@ TRANSLATED = {
         "установка": "start",
         "стриминг": "guides/serve",
         "рассуждение": "understand/format",
+        "токенизация": "start",
+        "авторизация": "guides/serve",
     },
 }
 """What people type in other languages, and the page that must be among the first three."""

@@ -62,7 +62,8 @@ _INDEX = Path("search", "search_index.json")
 # by its words and, for the sections that have it, as one word that begins like no other.
 _QUERY = "return t.trim().split("
 _OPTIONS_ARE_WORDS = (
-    r'return t.replace(/(^|\s)-+(\S+)/g,(_,s,o)=>`${s}${o} zz${o.replace(/-/g,"")}`).trim().split('
+    r'return t.replace(/(^|\s)-*(\S+-\S+|(?<=-)\S+)/g,(_,s,o)=>`${s}${o} zz${o.replace(/-/g,"")}`)'
+    ".trim().split("
 )
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
@@ -164,13 +165,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     language = i18n.current_language if i18n else "en"
     markdown = linked_examples(markdown, page.file.src_uri, "../" * page.url.count("/"), language)
     english = re.sub(r"\.\w\w\.md$", ".md", page.file.src_uri)
-    words = config["extra"].get("search_words", {}).get(english, [])
-    if english == "reference/command.md":
-        words = [*words, *dict.fromkeys(_OPTION.findall(markdown))]
-    if words:
+    if words := config["extra"].get("search_words", {}).get(english):
         page.meta["tags"] = words
     if "announcement" in config["extra"]:
         markdown = _INSTALLED.sub(lambda found: found[1] + found[2] + _FOLDERS[found[3]], markdown)
+        markdown = markdown.replace("  # in a checkout: pip install .", "")  # as it says now
     record = RECORD.search(markdown)
     markdown = _LINK.sub(repository_link, RECORD.sub("\n", markdown))
     markdown = _ANCHOR.sub(r"\1 \3 {#\2}", markdown)
@@ -254,7 +253,7 @@ def _seen_from(language: str, entries: list[dict[str, Any]]) -> list[dict[str, A
 def _names(entry: dict[str, Any]) -> dict[str, Any]:
     """Return the words in an entry's names of code, and what it describes: a name, a command.
 
-    The section of a command is found by its own options, and their page by all of them.
+    The section of a command is found by its options, too.
     """
     found = _NAME.findall(f"{entry['title']} {entry['text']}")
     words = dict.fromkeys(word.lower() for name in found for word in _PART.findall(name))
@@ -266,6 +265,6 @@ def _names(entry: dict[str, Any]) -> dict[str, Any]:
     if page.endswith("/command/") and (command := _COMMAND.search(entry["title"])):
         options = _OPTION.findall(entry["text"]) if page == "reference/command/" else []
         joined = dict.fromkeys(f"zz{option.replace('-', '')}" for option in options)
-        fields["name"] = " ".join([command[0], *joined])
-        fields["tags"] = options or [command[0]]
+        fields |= {"name": command[0], "option": " ".join(joined)}
+        fields["tags"] = [] if options else [command[0]]
     return fields
