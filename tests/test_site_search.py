@@ -125,6 +125,7 @@ FOUND = {
     "thread safety": "reference/api",
     "multithreading": "reference/api",
     "changelog": "changelog",
+    "quickstart": "start",
     "authentication": "guides/serve",
     "bearer token": "guides/serve",
     "o200k_harmony": "reference/api/encoding",

@@ -17,7 +17,9 @@ import pytest
 
 from gpt_oss_harmony import Conversation
 from gpt_oss_harmony.apis import current_date
+from gpt_oss_harmony.engines import Sampling
 from gpt_oss_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony.pipeline import pipeline
 from gpt_oss_harmony.training import IGNORED, TokenSequence, row_examples
 from gpt_oss_harmony.training.files import PrepareSettings, prepare
 from gpt_oss_harmony.training.trainers import rollout_columns
@@ -118,6 +120,7 @@ def losses(trainer: Any) -> list[float]:
 
 def test_every_block_has_a_test() -> None:
     assert {heading: len(code) for heading, code in blocks().items()} == {
+        "From chats to a served model": 1,
         "SFT": 1,
         "LoRA": 1,
         "DPO": 2,
@@ -130,6 +133,22 @@ def test_every_block_has_a_test() -> None:
         "veRL": 2,
         "NeMo-RL": 1,
     }
+
+
+def test_from_chats_to_a_served_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("peft")
+    section = GUIDE.read_text("utf-8").split("## From chats to a served model")[1]
+    rows = re.findall(r"^  '(\{.*\})'", section, re.MULTILINE)
+    assert len(rows) == 2
+    (tmp_path / "chats.jsonl").write_text("".join(f"{row}\n" for row in rows))
+    prepare(tmp_path / "chats.jsonl", tmp_path / "data", workers=1)
+    monkeypatch.chdir(tmp_path)
+    (code,) = blocks()["From chats to a served model"]
+    exec(compile(code, f"{GUIDE}#route", "exec"), {})
+    with pipeline("./merged") as ask:
+        answer = ask("Who sells milk here?", Sampling(temperature=0))[-1].content[0].text
+    assert answer == "Ben does."
+    assert f"`{answer}`" in section
 
 
 def test_sft(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
