@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from ..config import SchemaDialect
@@ -117,8 +116,10 @@ class PromptWriter:
         for answer in (content.response_formats or {}).values():
             # In either dialect: the reference has no response formats whose bytes could be kept.
             comment = _comment(answer.description or "", "typescript")
-            with _schema_at(f"response_formats/{answer.name}#"):
+            try:
                 schema = compact_json(json_value(answer.json_schema))
+            except SchemaError as error:
+                raise _at(error, f"response_formats/{answer.name}#") from None
             yield "\n".join((f"## {answer.name}\n", *comment, schema))
 
     def _tools_section(
@@ -155,13 +156,9 @@ def _require_role(role: Role, required: Role, item: Content) -> None:
         )
 
 
-@contextmanager
-def _schema_at(pointer: str) -> Iterator[None]:
-    """Name the place of a schema in its errors, as the errors of grammars do."""
-    try:
-        yield
-    except SchemaError as error:
-        raise SchemaError(error.problem, field=pointer) from None
+def _at(error: SchemaError, pointer: str) -> SchemaError:
+    """Name the place of a schema in its error, as the errors of grammars do."""
+    return SchemaError(error.problem, field=pointer)
 
 
 def _namespace_lines(namespace: ToolNamespaceConfig, dialect: SchemaDialect) -> Iterator[str]:
@@ -173,8 +170,10 @@ def _namespace_lines(namespace: ToolNamespaceConfig, dialect: SchemaDialect) -> 
     yield from _comment(description, dialect)
     yield f"namespace {namespace.name} {{\n"
     for tool in namespace.tools:
-        with _schema_at(f"tools/{namespace.name}.{tool.name}#"):
+        try:
             declaration = tool_declaration(tool, dialect)
+        except SchemaError as error:
+            raise _at(error, f"tools/{namespace.name}.{tool.name}#") from None
         yield declaration + "\n"
     yield f"}} // namespace {namespace.name}"
 
