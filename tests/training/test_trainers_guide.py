@@ -146,7 +146,7 @@ def test_from_chats_to_a_served_model(tmp_path: Path, monkeypatch: pytest.Monkey
     (code,) = blocks()["From chats to a served model"]
     exec(compile(code, f"{GUIDE}#route", "exec"), {})
     with pipeline("./merged") as ask:
-        answer = ask("Who sells milk here?", Sampling(temperature=0))[-1].content[0].text
+        answer = ask("Who sells milk here?", Sampling(temperature=0))[-1].text
     assert answer == "Ben does."
     assert f"`{answer}`" in section
 
