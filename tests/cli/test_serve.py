@@ -20,6 +20,7 @@ import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.cli.chat_backend import REPETITION
 from gpt_oss_harmony.cli.input import InputError
 from gpt_oss_harmony.cli.listening import bind, start_listening
 from gpt_oss_harmony.engines import EngineError, SampledToken, Sampling
@@ -549,3 +550,7 @@ def test_a_file_with_secrets_that_others_can_read_is_named(
     shown = capsys.readouterr().err
     assert (f"other users can read {option} " in shown) == warns
     assert "\x1b" not in shown
+
+
+def test_a_chat_ends_repetitions_as_the_server_does() -> None:
+    assert Settings().repetition == REPETITION

@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from ..conversation.content import DeveloperContent, ReasoningEffort, SystemContent, TextContent
-from ..conversation.json_field import JsonField
+from ..conversation.json_field import JsonField, strict_json
 from ..conversation.messages import Author, Conversation, Message, Role
 from ..errors import did_you_mean
 from ..sampled_messages import SampledMessage
@@ -151,10 +151,23 @@ def part_text(part: JsonField) -> str:
     return f"[{_ATTACHMENTS.get(kind, 'attachment')}: not shown, this model reads text only]"
 
 
+def arguments_object(text: str, invalid: str) -> dict[str, Any]:
+    """Read the arguments of a call; what is no JSON object becomes the field `invalid` of one.
+
+    >>> arguments_object('{"a": 1}', "invalid"), arguments_object("print(1)", "invalid")
+    ({'a': 1}, {'invalid': 'print(1)'})
+    """
+    try:
+        read = strict_json(text)
+    except (ValueError, RecursionError):
+        read = None
+    return read if isinstance(read, dict) else {invalid: text}
+
+
 def arguments_text(arguments: JsonField, invalid: str) -> str:
     """Write the arguments of a call as the model does, without white space.
 
-    Arguments that were not a JSON object came to the client as the field `invalid` of one.
+    This undoes `arguments_object`.
 
     >>> arguments_text(JsonField({"a": 1, "b": 2}), "invalid")
     '{"a":1,"b":2}'

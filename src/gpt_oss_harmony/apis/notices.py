@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..conversation.content import CHANNELS
-from ..conversation.json_field import NOTHING, unread_in
+from ..conversation.json_field import NOTHING, unread_in, without_indices
 from ..conversation.messages import Conversation, Message, Role, declared_tools
 from ..errors import did_you_mean
 from ..typescript.json_text import JsonValue
 from ..typescript.references import type_problem, unknown_types
 
 _SHOWN = 5
-_INDEX = re.compile(r"\[\d+\]")
 
 
 class Notice(NamedTuple):
@@ -126,7 +124,7 @@ def first_of_each(paths: Iterable[tuple[str, Collection[str]]]) -> list[Unread]:
     """
     found: dict[str, Unread] = {}
     for path, known in paths:
-        like = _INDEX.sub("[]", path)
+        like = without_indices(path)
         if like in found:
             found[like] = found[like]._replace(times=found[like].times + 1)
         else:

@@ -6,7 +6,6 @@ and writes its grammar, and `reader` reads the tokens that the model answers wit
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +15,7 @@ from pydantic import BaseModel
 
 from ..config import RenderConversationConfig
 from ..conversation.content import DeveloperContent, ReasoningEffort, SystemContent
-from ..conversation.json_field import JsonField, noting, unread_in
+from ..conversation.json_field import JsonField, noting, unread_in, without_indices
 from ..conversation.messages import Conversation, declared_tools, is_answer
 from ..conversation.tool_choice import ToolChoice
 from ..conversation.tool_namespaces import namespace_of
@@ -274,7 +273,7 @@ def checked_beginning(turn: TurnRequest, last: JsonField) -> TurnRequest:
 
 def _missing_tool(missing: tuple[str, ConversationError]) -> str:
     kind, error = missing
-    return re.sub(r"\[\d+\]", "[]", error.field or "").removesuffix("type") + kind
+    return without_indices(error.field or "").removesuffix("type") + kind
 
 
 def unread_fields(body: Mapping[str, Any], *, indices: bool = False) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from ..apis.notices import schema_notices
@@ -234,7 +233,7 @@ async def _server(url: str, arguments: argparse.Namespace) -> ServerBackend:
 def _greet(*, knows: str) -> None:
     if sys.stderr.isatty():
         text = f"{knows}\nAsk a question, or type /help.".lstrip()
-        print(folded(text, get_terminal_size().columns), file=sys.stderr)
+        print(folded(text), file=sys.stderr)
 
 
 def _opening(arguments: argparse.Namespace, *, has_weather: bool) -> Opening:

@@ -117,20 +117,16 @@ class Person:
     def _read(self, prompt: str) -> str | None:
         try:
             line = input(prompt if self._sees_prompts else "")
+            # With another locale than UTF-8, Python represents bytes as surrogates.
+            return line.encode("utf-8", "surrogateescape").decode("utf-8")
         except EOFError:
             if self._sees_prompts:
                 self._output.line()
             return None
-        except UnicodeDecodeError as error:
+        except (UnicodeDecodeError, UnicodeEncodeError) as error:
             raise UnreadableError(
                 f"not UTF-8 (at byte {error.start}); type or pipe UTF-8"
             ) from error
-        try:
-            # With another locale than UTF-8, Python represents bytes as surrogates.
-            return line.encode("utf-8", "surrogateescape").decode("utf-8")
-        except UnicodeError as error:
-            place = getattr(error, "start", 0)
-            raise UnreadableError(f"not UTF-8 (at byte {place}); type or pipe UTF-8") from error
 
 
 def is_open(text: str) -> bool:

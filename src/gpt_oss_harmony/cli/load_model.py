@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from ..engines.model_names import is_url
@@ -80,7 +79,7 @@ async def open_watched(model: str, options: Mapping[str, Any] | None = None) -> 
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-    print(folded(described(engine), get_terminal_size().columns), file=sys.stderr)
+    print(folded(described(engine)), file=sys.stderr)
     return engine
 
 

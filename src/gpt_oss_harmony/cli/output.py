@@ -73,7 +73,7 @@ class Output:
 
     def note(self, text: str, style: Style = "") -> None:
         """Write a line, which a terminal breaks between words."""
-        self.line(folded(text, get_terminal_size().columns) if self.is_terminal else text, style)
+        self.line(folded(text) if self.is_terminal else text, style)
 
     def flush(self) -> None:
         """Show what has been written."""
@@ -83,20 +83,23 @@ class Output:
 _FIRST_COLUMN = re.compile(r"\S.*?\s{2,}")
 
 
-def folded(text: str, width: int) -> str:
-    """Break lines between words; the rest of a row goes on in its last column.
+def folded(text: str, width: int | None = None) -> str:
+    """Break lines between words, by default those of the terminal.
+
+    The rest of a row goes on in its last column.
 
     >>> print(folded("/save FILE  write the conversation as JSON", 30))
     /save FILE  write the
                 conversation as
                 JSON
     """
+    width = max(width or get_terminal_size().columns, 20)
     lines = []
     for line in text.split("\n"):
         column = _FIRST_COLUMN.match(line)
         indent = " " * (len(column[0]) if column and len(column[0]) < width / 2 else 0)
         wrap = partial(textwrap.wrap, break_on_hyphens=False, subsequent_indent=indent)
-        lines += wrap(line, max(width, 20)) or [""]
+        lines += wrap(line, width) or [""]
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ def strict_json(text: str | bytes, **hooks: Any) -> Any:
 # `ReadObject` has a `get` of its own, which notes the reading.
 _field_of = dict.get
 
+_INDEX = re.compile(r"\[\d+\]")
 _CLOSE = 0.8  # "typ" is "type", "test" is not "text"
 
 
@@ -230,6 +232,15 @@ def unread_in(value: Any, path: str, *, indices: bool = False) -> Iterator[str]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from unread_in(item, f"{path}[{index if indices else ''}]", indices=indices)
+
+
+def without_indices(path: str) -> str:
+    """Return what the paths of equal fields in different items share.
+
+    >>> without_indices("messages[12].content[0].cache")
+    'messages[].content[].cache'
+    """
+    return _INDEX.sub("[]", path)
 
 
 def missing_field(name: str, fields: Iterable[object]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...conversation.json_field import strict_json
+from ..conversation_builder import arguments_object
 from .input import INVALID_JSON
 
 
@@ -42,15 +42,7 @@ class MessagesFold:
         for block, texts in zip(self._message["content"], self._texts, strict=True):
             text = "".join(texts)
             if block["type"] == "tool_use":
-                block["input"] = _input(text)
+                block["input"] = arguments_object(text or "{}", INVALID_JSON)
             else:
                 block[block["type"]] = text
         return self._message
-
-
-def _input(arguments: str) -> dict[str, Any]:
-    try:
-        read = strict_json(arguments or "{}")
-    except (ValueError, RecursionError):
-        read = None
-    return read if isinstance(read, dict) else {INVALID_JSON: arguments}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any
 
-from ...conversation.json_field import strict_json
+from ..conversation_builder import arguments_object
 from ..items import ItemBegun, ItemEnded, ItemEvent, ItemKind, ItemText, TurnEnded
 from ..wire_events import Event, event_of
 
@@ -72,12 +72,7 @@ class OllamaWriter:
         yield self._line(text, **more)
 
     def _call(self, item: ItemBegun, ended: ItemEnded) -> Event:
-        try:
-            arguments = strict_json(ended.text)
-        except (ValueError, RecursionError):
-            arguments = None
-        if not isinstance(arguments, dict):
-            arguments = {INVALID_ARGUMENTS: ended.text}
+        arguments = arguments_object(ended.text, INVALID_ARGUMENTS)
         index, self._calls = self._calls, self._calls + 1
         function = {"index": index, "name": item.full_name, "arguments": arguments}
         return self._line("", tool_calls=[{"id": item.call_id, "function": function}])
