@@ -68,8 +68,9 @@ CLIENTS_INSTALLED := $(if $(NPM),$(CLIENTS)/node_modules/.installed)
 PAGE_INSTALLED := $(if $(NPM),$(PAGE)/node_modules/.installed)
 
 # Without a package, a test fails. Files are shared out among WORKERS processes. Compiled files are
-# kept, also on machines that say otherwise: hundreds of processes start here.
-PYTEST_ALL = HARMONY_TEST_ALL=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# kept, also on machines that say otherwise: hundreds of processes start here. A test that hangs ends
+# the run (see pyproject.toml), as xdist would begin the same test again in each new process.
+PYTEST_ALL = HARMONY_TEST_ALL=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 # What `make lint` and `make format` run.
 RUFF := $(shell sed -nE 's/^    "(ruff>=[0-9.]+)".*/\1/p' pyproject.toml)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import faulthandler
 import functools
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,6 @@ from support.slow_files import SlowFiles
 
 if TYPE_CHECKING:
     from gpt_oss_harmony.engines import Engine
-
-PATIENCE = 300
-"""Seconds for what takes a few at most; what takes quadratic time needs hours."""
 
 # Of each row, the first waits most of its time, and the others compute.
 # fmt: off
@@ -39,9 +36,6 @@ LONGEST = (
 )
 # fmt: on
 """Files that take longest, which begin first, so that none is left alone at the end."""
-
-_STDERR = pytest.StashKey[int]()
-
 
 # A slow machine fails no test. In CI the examples are the same each time, so that a change is not
 # refused for a rare example that has nothing to do with it; everywhere else they are new.
@@ -62,7 +56,6 @@ def pytest_configure(config: pytest.Config) -> None:
     # The tokenizer that everyone has; with quicktok as the value, all tests run with that.
     os.environ.setdefault("HARMONY_TOKENIZER", "tiktoken")
     os.environ["OMP_NUM_THREADS"] = "1"  # workers would wait for each other's threads
-    config.stash[_STDERR] = os.dup(2)  # tests run with another one, which is thrown away
     config.pluginmanager.register(SlowFiles())
     skip_what_is_not_installed(config)
 
@@ -84,7 +77,14 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, where several processes share the files."""
+    """Begin with the files that take longest, where several processes share the files.
+
+    Of tests that have one name, xdist would run the first alone.
+    """
+    names = Counter(item.nodeid for item in items)
+    if len(names) < len(items):
+        (name, number), *_ = names.most_common(1)
+        raise pytest.UsageError(f"{number} tests have the name {name}; give their rows ids")
     if not hasattr(config, "workerinput"):
         return
     places = {name: place for place, name in enumerate(LONGEST)}
@@ -115,14 +115,6 @@ def _nothing_made_again() -> Iterator[None]:
             # The codes of 201,088 tokens, which each engine of the demo model reads: 0.5 seconds.
             patch.setattr(demo_model, "word_codes", functools.cache(demo_model.word_codes))
         yield
-
-
-@pytest.fixture
-def no_hang(request: pytest.FixtureRequest) -> Iterator[None]:
-    """End the run, with a traceback, where a test hangs; extensions do not stop for a signal."""
-    faulthandler.dump_traceback_later(PATIENCE, exit=True, file=request.config.stash[_STDERR])
-    yield
-    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,6 @@ inputs: Any = importlib.import_module("fuzz.inputs")
 promises: Any = importlib.import_module("fuzz.promises")
 sys.path.remove(str(ROOT))
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
 CASES = [
     pytest.param(case["promise"], case["input"], id=f"{path.stem}-{at}")
     for path in sorted(DATA.glob("*.json"))

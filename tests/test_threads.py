@@ -7,8 +7,6 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from gpt_oss_harmony import (
     Conversation,
     DeveloperContent,
@@ -21,8 +19,6 @@ from gpt_oss_harmony import (
 )
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
-
-pytestmark = pytest.mark.usefixtures("no_hang")
 
 
 def test_threads_share_an_encoding() -> None:

@@ -10,8 +10,6 @@ from gpt_oss_harmony.grammar.errors import GrammarError
 from gpt_oss_harmony.grammar.json_schema import disjunctions, enforceable_schema, loosened_schema
 from support.json_matcher import accepts_value, json_matcher
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 DRAFT_2019 = "https://json-schema.org/draft/2019-09/schema"
 ONE = {"const": 1}

@@ -41,7 +41,6 @@ FEATURES = {
     feature["name"]: feature
     for feature in json.loads((DATA / "features.json").read_text(encoding="utf-8"))
 }
-pytestmark = pytest.mark.usefixtures("no_hang")
 
 
 def accepts(schema: Any, text: str) -> bool:

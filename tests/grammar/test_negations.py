@@ -34,8 +34,6 @@ from support.random_schemas import VALUES, SchemaMaker, orders
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
 
 def closed(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "additionalProperties": False}

@@ -43,8 +43,6 @@ OVERSTRICT: dict[str, list[str]] = json.loads(
 )
 BY_NAME = {feature["name"]: feature for feature in FEATURES}
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
 
 def texts_of(value: Any) -> set[str]:
     """A value as models write it: compact, with spaces, with new lines."""

@@ -31,8 +31,6 @@ from support.examples import examples
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
 HOSTILE_IDS = (
     -1, -VOCABULARY_SIZE - 1, VOCABULARY_SIZE, 2**31, 2**32, 2**63, 2**64, -(2**64), 10**100,
 )  # fmt: skip

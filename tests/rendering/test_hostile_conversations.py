@@ -19,8 +19,6 @@ from gpt_oss_harmony import (
 )
 from support.strategies import ENCODING, STYLES
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
 
 def _with(**fields: Any) -> str:
     return json.dumps({"messages": [{"role": "user", "content": "hi", **fields}]})

@@ -45,27 +45,50 @@ CHECKED = [
 ]
 
 
-@DOCUMENT.parametrize()
-@settings(
+def operations() -> Iterator[Any]:
+    """Each operation, named by its method and path.
+
+    Schemathesis' own `parametrize` gives all of them one name, of which xdist runs only the first.
+    """
+    for result in DOCUMENT.get_all_operations():
+        assert isinstance(result, Ok), result
+        operation = result.ok()
+        yield pytest.param(operation, id=operation.label)
+
+
+OPERATIONS = list(operations())
+FALLIBLE = [each for each in OPERATIONS if each.values[0].body or each.values[0].query]
+"""The operations that take something that can be wrong."""
+
+DRAWN = settings(
     max_examples=examples(EXAMPLES),
     derandomize=True,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
+    deadline=None,
 )
-def test_no_request_breaks_the_server(case: Any, url: str) -> None:
-    steer(case, url)
-    response = case.call(base_url=url.removesuffix("/v1"), timeout=PATIENCE)
-    case.validate_response(response, checks=CHECKED)
-    if response.status_code >= 400 and case.operation.path != "/ready":
-        error = response.json()["error"]
-        if case.operation.path.startswith("/api/"):
-            assert error
-            assert isinstance(error, str)
-            return
-        of_messages = case.operation.path.startswith("/v1/messages")
-        fields = {"message", "type"} if of_messages else {"message", "type", "param", "code"}
-        assert set(error) == fields
-        assert error["message"]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_request_breaks_the_server(operation: Any, url: str) -> None:
+    @given(case=operation.as_strategy())
+    @DRAWN
+    def ask(case: Any) -> None:
+        steer(case, url)
+        response = case.call(base_url=url.removesuffix("/v1"), timeout=PATIENCE)
+        case.validate_response(response, checks=CHECKED)
+        if response.status_code >= 400 and case.operation.path != "/ready":
+            error = response.json()["error"]
+            if case.operation.path.startswith("/api/"):
+                assert error
+                assert isinstance(error, str)
+                return
+            of_messages = case.operation.path.startswith("/v1/messages")
+            fields = {"message", "type"} if of_messages else {"message", "type", "param", "code"}
+            assert set(error) == fields
+            assert error["message"]
+
+    ask()
 
 
 def test_streams_have_the_schema_of_their_events() -> None:
@@ -83,26 +106,12 @@ def test_streams_have_the_schema_of_their_events() -> None:
         assert error["required"] == ["error"]
 
 
-def operations() -> Iterator[Any]:
-    """The operations that take something that can be wrong."""
-    for result in DOCUMENT.get_all_operations():
-        assert isinstance(result, Ok), result
-        operation = result.ok()
-        if operation.body or operation.query:
-            yield pytest.param(operation, id=operation.label)
-
-
-@pytest.mark.parametrize("operation", list(operations()))
+@pytest.mark.parametrize("operation", FALLIBLE)
 def test_what_the_document_forbids_is_refused(operation: Any, url: str) -> None:
     """Negative data: each request breaks the document in some place."""
 
     @given(case=operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
-    @settings(
-        max_examples=examples(WRONG_EXAMPLES),
-        derandomize=True,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(DRAWN, max_examples=examples(WRONG_EXAMPLES))
     def ask(case: Any) -> None:
         steer(case, url)
         response = case.call(base_url=url.removesuffix("/v1"), timeout=PATIENCE)

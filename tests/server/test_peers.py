@@ -15,7 +15,6 @@ from gpt_oss_harmony.server.peers import JoinedPieces, PostgresChannel
 from gpt_oss_harmony.server.store import Store
 
 pytest_plugins = ("support.postgres_server", "support.databases")
-pytestmark = pytest.mark.usefixtures("no_hang")
 
 TEXTS = [
     "",

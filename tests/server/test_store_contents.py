@@ -183,7 +183,6 @@ def test_no_content_is_lost_while_another_removes_it(store: Store) -> None:
     assert contents(store) == 0
 
 
-@pytest.mark.usefixtures("no_hang")
 def test_deleted_space_comes_back(database_url: str, tmp_path: Path) -> None:
     with Store(database_url) as store:
         before = store.size()

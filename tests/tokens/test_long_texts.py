@@ -23,8 +23,6 @@ WORDS = Path(__file__).parents[1] / "data" / "hostile" / "words.json"
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 ENCODING.encode("é")  # not ASCII: from now on tiktoken encodes
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
 MILLION = 1_000_000
 _LETTERS = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz", k=MILLION))
 

@@ -27,8 +27,6 @@ from support.notebooks import (
     needs_bubblewrap,
 )
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
 CHARACTERS = SETTINGS.output_characters
 LONG = 100_000
 

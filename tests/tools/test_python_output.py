@@ -59,7 +59,6 @@ def test_nothing_is_left_to_clean(text: str) -> None:
     assert not set(clean) & set("\x1b\x9b\r\b\x07")
 
 
-@pytest.mark.usefixtures("no_hang")
 @pytest.mark.parametrize(
     "text", ["\x1b[", "\x1b]", "\r", "\b", "a\b", "\x1b]\x1b", "\x1b[0;", "a\r"]
 )

@@ -23,8 +23,6 @@ from support import hostile_mcp_server
 from support.examples import examples
 from support.notebooks import SETTINGS, needs_bubblewrap
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
 HOSTILE = McpAddress(command=(sys.executable, str(Path(hostile_mcp_server.__file__))))
 
 # Texts as a model may write them in JSON: lone surrogates, null characters, marks, addresses.

@@ -24,8 +24,6 @@ from gpt_oss_harmony.rendering.system_prompt import tool_declaration
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 DIALECTS: tuple[SchemaDialect, ...] = get_args(SchemaDialect)
 
-pytestmark = pytest.mark.usefixtures("no_hang")
-
 
 def _nested(levels: int, wrap: Callable[[Any], Any]) -> Any:
     schema: Any = {"type": "string"}
