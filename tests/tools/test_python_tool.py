@@ -23,7 +23,7 @@ from gpt_oss_harmony.tools.python.session import PythonSession
 from gpt_oss_harmony.tools.tool import ToolError, ToolMessage
 from support.notebooks import SETTINGS, Conversation, call, conversation, needs_bubblewrap
 
-pytestmark = [needs_bubblewrap, pytest.mark.usefixtures("no_hang")]
+pytestmark = needs_bubblewrap
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

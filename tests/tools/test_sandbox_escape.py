@@ -20,7 +20,7 @@ from gpt_oss_harmony.tools.python.sandbox.launch import find_python
 from gpt_oss_harmony.tools.python.sandbox.limits import process_tree
 from support.notebooks import SETTINGS, Conversation, conversation, needs_bubblewrap
 
-pytestmark = [needs_bubblewrap, pytest.mark.usefixtures("no_hang")]
+pytestmark = needs_bubblewrap
 
 SECRET = "a secret of the server 8f3b1c"
 

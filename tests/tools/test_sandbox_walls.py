@@ -26,7 +26,7 @@ from gpt_oss_harmony.tools.python.sandbox.limits import OWN_TASKS, breach, proce
 from support.notebooks import SETTINGS, Conversation, conversation, false_agent, needs_bubblewrap
 from support.ordinary_user import OrdinaryServer, needs_ordinary_user
 
-pytestmark = [needs_bubblewrap, needs_ordinary_user, pytest.mark.usefixtures("no_hang")]
+pytestmark = [needs_bubblewrap, needs_ordinary_user]
 
 # What the cells below use: `tried(f)` says what became of a call.
 PREPARE = """
