@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -120,6 +123,25 @@ def test_masks_of_a_batch() -> None:
             fill_bitmasks([], wrong)
     with pytest.raises(ValueError, match="contiguous"):
         fill_bitmasks([], np.zeros((BITMASK_WORDS, 4), dtype=np.int32).T)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no processes")
+def test_masks_of_a_batch_in_a_process_that_was_forked() -> None:
+    """A pool of threads, as an engine has one, is not there in the child, which waited for ever."""
+    program = (
+        "import os, numpy as np\n"
+        "from gpt_oss_harmony import Conversation\n"
+        "from gpt_oss_harmony.grammar import *\n"
+        "matcher = Matcher(turn_grammar(Conversation.from_messages([])))\n"
+        "masks = np.zeros((2, BITMASK_WORDS), dtype=np.int32)\n"
+        "fill_bitmasks([(0, matcher)], masks)\n"
+        "if child := os.fork():\n"
+        "    raise SystemExit(os.waitpid(child, 0)[1])\n"
+        "fill_bitmasks([(1, matcher)], masks)\n"
+        "os._exit(not (masks[0] == masks[1]).all())\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    assert subprocess.run(command, timeout=60).returncode == 0
 
 
 def test_equal_grammars_are_compiled_once() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -332,6 +333,16 @@ class MaskSource(Protocol):
 
 
 _executor: LLExecutor | None = None
+
+
+def _forget_executor() -> None:
+    """Make a new one when it is needed: a process that was forked has none of its threads."""
+    global _executor
+    _executor = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_executor)
 
 
 def fill_bitmasks(matchers: Iterable[tuple[int, MaskSource]], bitmasks: NDArray[np.int32]) -> None:
