@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -89,6 +90,25 @@ def test_no_request_breaks_the_server(operation: Any, url: str) -> None:
             assert error["message"]
 
     ask()
+
+
+def cursors() -> Iterator[Any]:
+    """Each list, with each of its fields that name a place in it."""
+    for param in OPERATIONS:
+        for field in param.values[0].query:
+            if field.name in ("after", "after_id", "before_id"):
+                yield pytest.param(*param.values, field.name, id=f"{param.id} {field.name}")
+
+
+@pytest.mark.parametrize(("operation", "name"), list(cursors()))
+def test_no_list_begins_at_a_place_that_it_does_not_have(
+    operation: Any, name: str, url: str
+) -> None:
+    """A program that goes on from page to page would read the first one for ever."""
+    place = operation.path.format(**made(url, operation.path))
+    answer = httpx2.get(url.removesuffix("/v1") + place, params={name: "none_1"}, timeout=PATIENCE)
+    assert answer.status_code == 404
+    assert "none_1" in answer.json()["error"]["message"]
 
 
 def test_streams_have_the_schema_of_their_events() -> None:
@@ -224,7 +244,7 @@ def test_the_document_has_every_bound_and_no_other(model: type[RequestBody]) -> 
 )
 def test_a_stream_goes_on_only_from_a_number_of_an_event(url: str, number: str) -> None:
     with httpx2.Client(base_url=url, timeout=PATIENCE) as client:
-        id = made(url, ["response_id"])["response_id"]
+        id = made(url, "/v1/responses/{response_id}")["response_id"]
         answer = client.get(f"/responses/{id}?stream=true&starting_after={number}")
     assert answer.status_code == 400
     error = answer.json()["error"]
@@ -239,7 +259,7 @@ def steer(case: Any, url: str) -> None:
     if next(_TURNS) % 4 == 0:
         return
     if case.path_parameters:
-        case.path_parameters.update(made(url, case.path_parameters))
+        case.path_parameters.update(made(url, case.operation.path))
         if "starting_after" in (case.query or {}):
             case.query["stream"] = True
     if isinstance(case.body, dict):
@@ -248,17 +268,44 @@ def steer(case: Any, url: str) -> None:
             case.body.pop(name, None)
 
 
-def made(url: str, names: Iterable[str]) -> dict[str, str]:
-    """Make what parameters name, and return the ids."""
+def made(url: str, path: str) -> dict[str, str]:
+    """Make what a path names, and return the ids."""
     ids = {"name": "script"}
+    hi = [{"role": "user", "content": "Hi!"}]
     with httpx2.Client(base_url=url, timeout=PATIENCE) as client:
-        if "response_id" in names:
-            asked = {"model": "script", "input": "Hi!"}
-            ids["response_id"] = client.post("/responses", json=asked).json()["id"]
-        if "conversation_id" in names:
-            items = [{"role": "user", "content": "Hi!"}]
-            talk = client.post("/conversations", json={"items": items}).json()["id"]
-            ids["conversation_id"] = talk
-            listed = client.get(f"/conversations/{talk}/items").json()
-            ids["item_id"] = listed["data"][0]["id"]
-    return {name: ids[name] for name in names if name in ids}
+
+        def new(place: str, **body: Any) -> str:
+            answer = client.post(place, **({"json": body} if "files" not in body else body))
+            assert answer.status_code == 200, answer.text
+            id: str = answer.json()["id"]
+            return id
+
+        if "{response_id}" in path:
+            ids["response_id"] = new("/responses", model="script", input="Hi!")
+        if "{completion_id}" in path:
+            ids["completion_id"] = new("/chat/completions", model="script", messages=hi, store=True)
+        if "{conversation_id}" in path:
+            talk = ids["conversation_id"] = new("/conversations", items=hi)
+            ids["item_id"] = client.get(f"/conversations/{talk}/items").json()["data"][0]["id"]
+        if "{upload_id}" in path:
+            kinds = {"purpose": "user_data", "mime_type": "text/plain"}
+            ids["upload_id"] = new("/uploads", filename="a.txt", bytes=2, **kinds)
+        if "{container_id}" in path:
+            ids["container_id"] = new("/containers", name="a")
+            place = f"/containers/{ids['container_id']}/files"
+            ids["file_id"] = new(place, files={"file": ("a.txt", b"Hi")})
+        elif "{file_id}" in path:
+            file = {"file": ("a.txt", b"Hi")}
+            ids["file_id"] = new("/files", files=file, data={"purpose": "user_data"})
+        if "/messages/batches/{batch_id}" in path:
+            asked = {"model": "script", "max_tokens": 9, "messages": hi}
+            requests = [{"custom_id": "a", "params": asked}]
+            ids["batch_id"] = new("/messages/batches", requests=requests)
+        elif "{batch_id}" in path:
+            line = {"custom_id": "a", "method": "POST", "url": "/v1/responses"}
+            lines = json.dumps({**line, "body": {"model": "script", "input": "Hi!"}})
+            file = {"file": ("a.jsonl", lines.encode())}
+            source = new("/files", files=file, data={"purpose": "batch"})
+            times = {"endpoint": "/v1/responses", "completion_window": "24h"}
+            ids["batch_id"] = new("/batches", input_file_id=source, **times)
+    return {name: id for name, id in ids.items() if f"{{{name}}}" in path}

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import anyio
 import httpx2
 from fastapi import APIRouter, FastAPI, Query, Request
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ..apis.batches import (
@@ -373,7 +373,11 @@ async def delete(batch_id: str, request: Request, caller: AuthenticatedCaller) -
     return {"id": batch_id, "type": "message_batch_deleted"}
 
 
-@messages_router.get("/{batch_id}/results", responses=MESSAGES_ERRORS)
+@messages_router.get(
+    "/{batch_id}/results",
+    response_class=Response,
+    responses={**MESSAGES_ERRORS, 200: {"content": {"application/x-jsonl": {}}}},
+)
 async def results(
     batch_id: str, request: Request, caller: AuthenticatedCaller
 ) -> StreamingResponse:

@@ -236,7 +236,9 @@ async def list_messages(
     if order == "desc":
         messages.reverse()
     ids = [message["id"] for message in messages]
-    if after in ids:
+    if after is not None:
+        if after not in ids:
+            raise NotFoundError("message", after)
         messages = messages[ids.index(after) + 1 :]
     listed = list_json(messages[:limit], has_more=len(messages) > limit)
     return await written(request, owner, listed)

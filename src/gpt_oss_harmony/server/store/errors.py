@@ -26,7 +26,7 @@ class NotFoundError(StoreError, LookupError):
     """The object does not exist, was deleted, has expired, or belongs to another owner.
 
     `kind` is ``response``, ``conversation``, ``item``, ``file``, ``container``, ``completion``,
-    ``thread``, ``batch``, ``upload`` or ``key``.
+    ``message``, ``thread``, ``batch``, ``upload`` or ``key``.
     """
 
     def __init__(self, kind: str, id: str) -> None:
