@@ -10,6 +10,7 @@ import functools
 import importlib
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 datasets = pytest.importorskip("datasets")
 trl = pytest.importorskip("trl")
+load_file, save_file = (
+    getattr(pytest.importorskip("safetensors.torch"), name) for name in ("load_file", "save_file")
+)
 
 pytestmark = [
     pytest.mark.slow,
@@ -120,7 +124,7 @@ def losses(trainer: Any) -> list[float]:
 
 def test_every_block_has_a_test() -> None:
     assert {heading: len(code) for heading, code in blocks().items()} == {
-        "From chats to a served model": 1,
+        "From chats to a served model": 2,
         "SFT": 1,
         "LoRA": 1,
         "DPO": 2,
@@ -143,12 +147,66 @@ def test_from_chats_to_a_served_model(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "chats.jsonl").write_text("".join(f"{row}\n" for row in rows))
     prepare(tmp_path / "chats.jsonl", tmp_path / "data", workers=1)
     monkeypatch.chdir(tmp_path)
-    (code,) = blocks()["From chats to a served model"]
+    code, _ = blocks()["From chats to a served model"]
     exec(compile(code, f"{GUIDE}#route", "exec"), {})
     with pipeline("./merged") as ask:
         answer = ask("Who sells milk here?", Sampling(temperature=0))[-1].text
     assert answer == "Ben does."
     assert f"`{answer}`" in section
+
+
+def as_mxfp4(weight: Any) -> tuple[Any, Any]:
+    """Round the experts' weights to 4 bits as gpt-oss has them: the codes, two a byte, and scales.
+
+    Of each group of 32 inputs the scale is a power of two (OCP Microscaling Formats, 1.0).
+    """
+    values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    values = torch.cat((values, -values))
+    groups = weight.float().transpose(1, 2).unflatten(-1, (-1, 32))
+    exponents = groups.abs().amax(-1, keepdim=True).clamp(min=2**-100).log2().floor() - 2
+    nearest = (groups / 2**exponents).unsqueeze(-1).sub(values).abs().argmin(-1)
+    codes = nearest.to(torch.uint8)
+    return codes[..., ::2] | codes[..., 1::2] << 4, (exponents.squeeze(-1) + 127).to(torch.uint8)
+
+
+def write_as_mxfp4(folder: Path) -> None:
+    """Write the demo model as gpt-oss-20b is published: its experts as MXFP4."""
+    shutil.copytree(demo_model_folder(folder.parent), folder)
+    weights: dict[str, Any] = {}
+    for name, weight in load_file(folder / "model.safetensors").items():
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            weights[f"{name}_blocks"], weights[f"{name}_scales"] = as_mxfp4(weight)
+        else:
+            weights[name] = weight
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    plain = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens"]
+    config["quantization_config"] = {
+        "quant_method": "mxfp4", "modules_to_not_convert": [*plain, "lm_head"]
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def test_the_script_for_gpt_oss_20b(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On small weights, in a folder that is found by the name of the large ones."""
+    pytest.importorskip("peft")
+    row = json.dumps({"messages": [QUESTION, ANSWER]})
+    (tmp_path / "chats.jsonl").write_text(f"{row}\n" * 4)
+    prepare(tmp_path / "chats.jsonl", tmp_path / "data", workers=1)
+    (tmp_path / "openai").mkdir()
+    write_as_mxfp4(tmp_path / "openai" / "gpt-oss-20b")
+    monkeypatch.chdir(tmp_path)
+    made = trl.SFTConfig
+    few = {"max_steps": 3, "learning_rate": 1e-2, "warmup_steps": 0, "use_cpu": True}
+    monkeypatch.setattr(trl, "SFTConfig", lambda **settings: made(**{**settings, **few}))
+    _, code = blocks()["From chats to a served model"]
+    scope: dict[str, Any] = {}
+    exec(compile(code, f"{GUIDE}#gpt-oss-20b", "exec"), scope)
+    trainer = scope["trainer"]
+    assert losses(trainer)[-1] < losses(trainer)[0]
+    assert any("eval_loss" in entry for entry in trainer.state.log_history)
+    with pipeline("./merged") as ask:
+        assert ask("What is 12 + 30?", Sampling(temperature=0))[-1].text == "12 + 30 = 42."
 
 
 def test_sft(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
