@@ -218,3 +218,14 @@ def test_no_result_loses_its_call_and_the_last_item_stays(
     last = [item.item.get("call_id") or item.item for item in (*items[-1:], *kept[-1:])]
     assert last[:1] == last[1:]
     assert count(kept) <= budget or len(kept) <= 2
+
+
+def test_markers_in_long_texts_are_text(client: TestClient, engine: RoomyEngine) -> None:
+    text = f"{WORDS} {' '.join(ENCODING.special_tokens_set)} {WORDS}"
+    said = [{"role": role, "content": text} for role in ("assistant", "user")]
+    items = [*agent(2, text), *said, MORE]
+    compact(client, input=items, tools=[NOW])
+    engine.completions = [answer("Yes.")]
+    management = [{"type": "compaction", "compact_threshold": 1000}]
+    answered = create(client, input=items, context_management=management)
+    assert answered["status"] == "completed"

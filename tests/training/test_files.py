@@ -45,6 +45,7 @@ from gpt_oss_harmony.training.files import (  # noqa: E402
 )
 from gpt_oss_harmony.training.files.addresses import (  # noqa: E402
     OutputError,
+    OutputFolderError,
     RemotePath,
     SourceError,
 )
@@ -52,7 +53,7 @@ from gpt_oss_harmony.training.files.preparation import finished_shards  # noqa: 
 from gpt_oss_harmony.training.files.processes import ShardJob, WorkerError  # noqa: E402
 from gpt_oss_harmony.training.files.report import write_plot  # noqa: E402
 from gpt_oss_harmony.training.files.shards import Shard  # noqa: E402
-from gpt_oss_harmony.training.files.sources import read_chunk  # noqa: E402
+from gpt_oss_harmony.training.files.sources import TEMPORARY, read_chunk  # noqa: E402
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
@@ -309,6 +310,28 @@ def test_what_is_too_long_is_counted(tmp_path: Path) -> None:
     assert made.report.too_long > 0
     problem = "nothing fits in 75 tokens; the shortest part of the row has 76 tokens; raise the"
     assert rejected(tmp_path / "out")[0]["reason"].startswith(problem)
+
+
+def test_a_first_try_that_ended_before_its_manifest_is_begun_again(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl", ROWS[:3])
+    for folder in ("data", ".harmony"):
+        (tmp_path / "out" / folder).mkdir(parents=True)
+    (tmp_path / "out" / ".harmony" / f"manifest.json.7{TEMPORARY}").write_text("{")
+    assert prepare(source, tmp_path / "out", workers=1).report.examples > 0
+    (tmp_path / "other" / "data").mkdir(parents=True)
+    (tmp_path / "other" / "data" / "mine.txt").write_text("mine")
+    with pytest.raises(OutputFolderError, match="is not empty"):
+        prepare(source, tmp_path / "other", workers=1)
+
+
+def test_equal_files_have_their_reasons_in_one_order(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl", ["{", {"messages": []}, *ROWS[:1]])
+    for _ in range(2):
+        prepare(source, tmp_path / "out", workers=1)
+        found = (tmp_path / "out" / "reasons.jsonl").read_bytes()
+        reasons = [json.loads(line)["reason"] for line in found.splitlines()]
+        assert len(reasons) == 2
+        assert reasons == sorted(reasons)
 
 
 @pytest.mark.slow

@@ -760,3 +760,19 @@ def test_lines_are_read_as_the_standard_library_reads_them(value: Any) -> None:
     for is_ascii in (True, False):
         text = json.dumps(value, ensure_ascii=is_ascii)
         assert repr(parse_line(text.encode())) == repr(json.loads(text))
+
+
+@given(st.lists(st.sampled_from(["system", "user", "assistant"]), min_size=2, max_size=7))
+def test_the_least_length_of_a_row_is_that_of_its_shortest_part(roles: list[str]) -> None:
+    """Also where instructions follow an answer, so that the row has several conversations."""
+    messages = [{"role": role, "content": f"{role} " * 9} for role in roles]
+    try:
+        row_examples({"messages": messages}, TrainingOptions(context_length=1))
+    except ConversationError as error:
+        found = re.search(r"shortest part of the row has ([\d,]+) tokens", str(error))
+        if found is None:
+            return
+        least = int(found[1].replace(",", ""))
+        assert row_examples({"messages": messages}, TrainingOptions(context_length=least))[0]
+        with pytest.raises(ConversationError, match="nothing fits"):
+            row_examples({"messages": messages}, TrainingOptions(context_length=least - 1))

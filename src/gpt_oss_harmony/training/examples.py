@@ -211,12 +211,12 @@ def least_context_length(
     *,
     weights: Mapping[int, float] | None = None,
 ) -> int:
-    """Return the least `context_length` with which a trainable conversation gives an example."""
+    """Return the least `context_length` for which there is an example; 0 if there never is."""
     options = options or TrainingOptions()
     messages = conversation.messages
     lengths = _RenderedConversation(messages, options).lengths
     plans = plan_sequences(messages, options, weights)
-    return min(shortest_window(plan, messages, lengths) for plan in plans)
+    return min((shortest_window(plan, messages, lengths) for plan in plans), default=0)
 
 
 def planned_example(

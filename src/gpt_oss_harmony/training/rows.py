@@ -140,7 +140,11 @@ def row_examples(
     except RecursionError:
         raise RejectedRow("nested too deeply to be read") from None
     if made.too_long and not made.examples:
-        least = least_context_length(row.conversation, options, weights=row.weights)
+        parts = _conversations(row, options)
+        leasts = (
+            least_context_length(part, options, weights=weights) for part, weights, _ in parts
+        )
+        least = min(filter(None, leasts))
         problem = f"nothing fits in {options.context_length} tokens; the shortest part of the row"
         raise RejectedRow(
             f"{problem} has {least:,} tokens; raise the context length", made.too_long
@@ -181,19 +185,22 @@ def _absent(messages: Sequence[Message], made: ReadExamples) -> Iterator[str]:
             yield "reasoning of earlier turns"
 
 
+def _conversations(row: ReadRow, options: TrainingOptions) -> list[EarlierConversation]:
+    """List the conversations whose answers are learned; the row's own comes last."""
+    earlier = row.earlier if options.turns == "all" else ()
+    return [*earlier, EarlierConversation(row.conversation, row.weights, 0)]
+
+
 def examples_of(row: ReadRow, options: TrainingOptions) -> tuple[ReadExamples, list[int]]:
     """Make the examples of all conversations of a row, and list the messages that they train on.
 
     The indices are those of the row's conversation.
     """
     made = ReadExamples([], [])
-    for conversation, weights, offset in row.earlier if options.turns == "all" else ():
-        early = read_examples(conversation, options, weights=weights)
-        made.examples.extend(example.with_offset(offset) for example in early.examples)
-        made.too_long.extend(index + offset for index in early.too_long)
-    last = read_examples(row.conversation, options, weights=row.weights)
-    made.examples.extend(last.examples)
-    made.too_long.extend(last.too_long)
+    for conversation, weights, offset in _conversations(row, options):
+        read = read_examples(conversation, options, weights=weights)
+        made.examples.extend(example.with_offset(offset) for example in read.examples)
+        made.too_long.extend(index + offset for index in read.too_long)
     trained = {
         part.message
         for example in made.examples

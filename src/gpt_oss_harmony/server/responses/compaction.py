@@ -151,7 +151,7 @@ def _cut(content: Any, limit: int) -> Any:
     """Leave out the middle of a content: a text, or the texts of its parts."""
     if isinstance(content, str):
         encoding = load_harmony_encoding("HarmonyGptOss")
-        tokens = encoding.encode(content)
+        tokens = encoding.encode(content, disallowed_special=())  # a marker is text here
         if len(tokens) <= limit:
             return content
         head, tail = tokens[: limit * 2 // 3], tokens[len(tokens) - limit // 3 :]

@@ -390,7 +390,7 @@ def _begin(
     manifest: dict[str, Any],
     earlier: dict[str, Any] | None,
 ) -> None:
-    if earlier is None and set(_names(target)) - {LOCK_FILE}:
+    if earlier is None and not _has_nothing(target):
         raise OutputFolderError(f"{target} is not empty; give another folder for the output")
     state = out / _STATE
     if earlier not in (None, manifest):
@@ -413,6 +413,12 @@ def _begin(
         path.write_text(json.dumps(manifest), encoding="utf-8")
     if isinstance(target, RemotePath):
         (target / _STATE / _MANIFEST).upload(state / _MANIFEST)
+
+
+def _has_nothing(target: Path | RemotePath) -> bool:
+    """Return whether an output is empty, or a try ended before its manifest, as on a full disk."""
+    names = {name for folder in ("", _DATA, _STATE) for name in _names(target, folder)}
+    return all(name.endswith(TEMPORARY) for name in names - {LOCK_FILE, _STATE, _DATA})
 
 
 def _finish(out: Path, title: str, chunks: Sequence[Chunk], shards: Sequence[Shard]) -> Preparation:
@@ -439,7 +445,7 @@ def _finish(out: Path, title: str, chunks: Sequence[Chunk], shards: Sequence[Sha
         (out / "rejected.jsonl").unlink()
     else:
         with atomic_file(out / REASONS_FILE) as path, path.open("w", encoding="utf-8") as file:
-            for general, count in report.reasons.most_common():
+            for general, count in report.sorted_reasons():
                 reason = {"count": count, "reason": general, "first": first[general]._asdict()}
                 file.write(json.dumps(reason) + "\n")
     with atomic_file(out / "report.json") as path:

@@ -246,6 +246,10 @@ class TokenReport:
         """Return the length of the example in the middle; of two, the shorter one."""
         return _median(self.lengths)
 
+    def sorted_reasons(self) -> list[tuple[str, int]]:
+        """List the reasons of rejected rows with their counts, the most frequent first."""
+        return sorted(self.reasons.items(), key=lambda item: (-item[1], item[0]))
+
     def text(self) -> str:
         """Write the report for people; without examples, it has no tables."""
         forms = ", ".join(f"{count:,} {form}" for form, count in sorted(self.forms.items()))
@@ -254,7 +258,7 @@ class TokenReport:
         lines: list[str] = [
             f"{counted(self.rows, 'row')}{forms}, {self.rejected:,} rejected{share}",
         ]
-        reasons = sorted(self.reasons.items(), key=lambda item: (-item[1], item[0]))
+        reasons = self.sorted_reasons()
         shown = len(reasons) if len(reasons) == _REASONS + 1 else _REASONS
         lines += (f"  {count:,} × {reason}" for reason, count in reasons[:shown])
         if len(reasons) > shown:
