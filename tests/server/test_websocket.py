@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -17,7 +18,7 @@ from websockets.sync.client import connect
 from gpt_oss_harmony.server import Settings
 from support.responses_server import CALL, ENDS, NOW, PATH, TEXT, THOUGHT, answer, serving, types
 from support.scripted_engine import GatedEngine, ScriptedEngine
-from support.served import sdk
+from support.served import PATIENCE, sdk
 from support.served import serving as serving_at
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponsesServerEvent)
@@ -235,8 +236,11 @@ def test_a_client_that_goes_away_ends_its_responses() -> None:
             id = json.loads(socket.recv())["response"]["id"]
             engine.wait_at_gate()
         engine.wait_for_end()
+        end = time.monotonic() + PATIENCE
         with sdk(url) as client:
-            response = client.responses.retrieve(id)
+            # The store hears of it after the engine.
+            while (response := client.responses.retrieve(id)).status == "in_progress":
+                assert time.monotonic() < end
     assert response.status == "cancelled"
     assert engine.freed == 1
 
