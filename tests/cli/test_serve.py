@@ -58,9 +58,10 @@ def test_it_starts_answers_ends_and_remembers(tmp_path: Path, cache: Path) -> No
         server_process(tmp_path, cache, *OPTIONS) as server,
         sdk(server.url, KEYS[0]) as client,
     ):
-        storing, loading, described, serving_line = server.log
+        storing, needed, loading, described, serving_line = server.log
         path = tmp_path / "gpt-oss-harmony" / "responses.db"
         assert storing == f"storing responses in the SQLite file {path}\n"
+        assert needed.startswith("each request needs an API key; 'harmony keys list' shows")
         assert loading == "loading demo ...\n"
         assert described.startswith("demo: a toy of 2 MB for sums")
         assert described.endswith("float32 in NumPy on one core; 4,096 tokens of context\n")

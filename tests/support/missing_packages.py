@@ -31,7 +31,7 @@ FOLDERS = (
 )
 """What the names of our own files begin with."""
 
-NOT_OURS = frozenset({"megatron", "renderers", "tinker_cookbook", "verl"})
+NOT_OURS = frozenset({"megatron", "renderers", "tinker_cookbook", "unsloth", "verl"})
 """Packages that no extra brings."""
 
 NEWER_PYTHON = frozenset({"agents", "peft", "ray", "trl"} if sys.version_info < (3, 11) else ())

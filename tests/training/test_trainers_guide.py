@@ -1,6 +1,7 @@
-"""The guide's blocks run as they stand: those for TRL on the demo model, others with their package.
+"""The guides' blocks run as they stand: for TRL on the demo model, others with their package.
 
-`make trainers` installs these packages, too. Without one, its test is skipped.
+`make trainers` installs these packages, too, but not Unsloth, which brings a PyTorch of its own.
+Without one, its test is skipped.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # TRL uses what Transformers deprecated
 ]
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "trainers.md"
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+ROUTE, GUIDE = GUIDES / "fine-tune.md", GUIDES / "trainers.md"
 SMALL: dict[str, Any] = {
     "per_device_train_batch_size": 2,
     "max_steps": 2,
@@ -58,9 +60,10 @@ ANSWER = {"role": "assistant", "content": "It is sunny."}
 
 
 def blocks() -> dict[str, list[str]]:
-    """Return the code of the guide by its heading; blocks of `python` are run by other tests."""
+    """Return the code of the guides by its heading; blocks of `python` are run by other tests."""
     found: dict[str, list[str]] = {}
-    for section in GUIDE.read_text("utf-8").split("\n## ")[1:]:
+    texts = [guide.read_text("utf-8") for guide in (ROUTE, GUIDE)]
+    for section in (part for text in texts for part in text.split("\n## ")[1:]):
         is_trl = section.startswith("TRL\n")
         for part in section.split("\n### ") if is_trl else [section]:
             kind = "py(?:thon)?" if is_trl else "py"
@@ -124,7 +127,10 @@ def losses(trainer: Any) -> list[float]:
 
 def test_every_block_has_a_test() -> None:
     assert {heading: len(code) for heading, code in blocks().items()} == {
-        "From chats to a served model": 2,
+        "Try it without a GPU": 1,
+        "gpt-oss-20b with 48 GB": 1,
+        "gpt-oss-20b with 16 GB": 1,
+        "Serve it": 1,
         "SFT": 1,
         "LoRA": 1,
         "DPO": 2,
@@ -139,20 +145,54 @@ def test_every_block_has_a_test() -> None:
     }
 
 
-def test_from_chats_to_a_served_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("peft")
-    section = GUIDE.read_text("utf-8").split("## From chats to a served model")[1]
-    rows = re.findall(r"^  '(\{.*\})'", section, re.MULTILINE)
+def prepare_route(folder: Path, **settings: Any) -> None:
+    """Write the two rows of the route and the files made of them."""
+    rows = re.findall(r"^  '(\{.*\})'", ROUTE.read_text("utf-8"), re.MULTILINE)
     assert len(rows) == 2
-    (tmp_path / "chats.jsonl").write_text("".join(f"{row}\n" for row in rows))
-    prepare(tmp_path / "chats.jsonl", tmp_path / "data", workers=1)
+    (folder / "chats.jsonl").write_text("".join(f"{row}\n" for row in rows))
+    prepare(folder / "chats.jsonl", folder / "data", PrepareSettings(**settings), workers=1)
+
+
+def run_route(heading: str) -> dict[str, Any]:
+    (code,) = blocks()[heading]
+    scope: dict[str, Any] = {}
+    exec(compile(code, f"{ROUTE}#{heading}", "exec"), scope)
+    return scope
+
+
+def answer_of(folder: str, question: str) -> str | None:
+    with pipeline(folder) as ask:
+        return ask(question, Sampling(temperature=0))[-1].text
+
+
+def test_the_route_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("peft")
+    prepare_route(tmp_path)
     monkeypatch.chdir(tmp_path)
-    code, _ = blocks()["From chats to a served model"]
-    exec(compile(code, f"{GUIDE}#route", "exec"), {})
-    with pipeline("./merged") as ask:
-        answer = ask("Who sells milk here?", Sampling(temperature=0))[-1].text
+    run_route("Try it without a GPU")
+    answer = answer_of("./adapter", "Who sells milk here?")
     assert answer == "Ben does."
-    assert f"`{answer}`" in section
+    assert f"`{answer}`" in ROUTE.read_text("utf-8")
+
+
+def test_the_script_for_unsloth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU and the demo model, whose weights are not of 4 bits; what is served is ours."""
+    unsloth = pytest.importorskip("unsloth", reason="Unsloth is not installed")
+    prepare_route(tmp_path, columns=("labels", "attention_mask"))
+    monkeypatch.chdir(tmp_path)
+    load = unsloth.FastLanguageModel.from_pretrained
+    small = {"load_in_4bit": False}
+    monkeypatch.setattr(
+        unsloth.FastLanguageModel,
+        "from_pretrained",
+        lambda name, **settings: load(str(demo_model_folder()), **{**settings, **small}),
+    )
+    made = trl.SFTConfig
+    few = {"max_steps": 40, "learning_rate": 1e-2, "use_cpu": True, "bf16": False,
+           "gradient_accumulation_steps": 2, "warmup_steps": 0}  # fmt: skip
+    monkeypatch.setattr(trl, "SFTConfig", lambda **settings: made(**{**settings, **few}))
+    run_route("gpt-oss-20b with 16 GB")
+    assert answer_of("./adapter", "Who sells milk here?") == "Ben does."
 
 
 def as_mxfp4(weight: Any) -> tuple[Any, Any]:
@@ -199,14 +239,12 @@ def test_the_script_for_gpt_oss_20b(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     made = trl.SFTConfig
     few = {"max_steps": 3, "learning_rate": 1e-2, "warmup_steps": 0, "use_cpu": True}
     monkeypatch.setattr(trl, "SFTConfig", lambda **settings: made(**{**settings, **few}))
-    _, code = blocks()["From chats to a served model"]
-    scope: dict[str, Any] = {}
-    exec(compile(code, f"{GUIDE}#gpt-oss-20b", "exec"), scope)
-    trainer = scope["trainer"]
+    trainer = run_route("gpt-oss-20b with 48 GB")["trainer"]
     assert losses(trainer)[-1] < losses(trainer)[0]
     assert any("eval_loss" in entry for entry in trainer.state.log_history)
-    with pipeline("./merged") as ask:
-        assert ask("What is 12 + 30?", Sampling(temperature=0))[-1].text == "12 + 30 = 42."
+    run_route("Serve it")
+    for folder in ("./adapter", "./merged"):
+        assert answer_of(folder, "What is 12 + 30?") == "12 + 30 = 42."
 
 
 def test_sft(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -263,13 +263,16 @@ async def _serve(
     let_threads_sleep()
     # Everything that can be wrong is found before a model is loaded, which may take minutes.
     with bind(arguments.host, arguments.port) as listener:
-        _check_reach(listener, settings, has_keys=check_storage(settings))
+        has_keys = check_storage(settings)
+        _check_reach(listener, settings, has_keys=has_keys)
         async with AsyncExitStack() as opened:
             telemetry = opened.enter_context(exported_telemetry())
             tools = await open_tools(arguments)
             for tool in tools:
                 opened.push_async_callback(tool.close)
             announce(f"storing responses in {database_name(settings.database)}")
+            if has_keys:  # maybe one made long ago, on another day with this database
+                announce("each request needs an API key; 'harmony keys list' shows those stored")
             announce(f"loading {arguments.model} ...")
             engine = await opened.enter_async_context(await open_engine(arguments.model, **options))
             longest = engine.context_length
