@@ -655,3 +655,10 @@ def test_the_reference_suite_finds_the_words_of_an_error() -> None:
     words = "Input should be a valid dictionary or instance of Message: expected a Message"
     with pytest.raises(pydantic.ValidationError, match=words):
         Conversation.from_messages([SystemContent.new()])  # type: ignore[list-item]
+
+
+def test_of_hundreds_of_wrong_messages_the_first_is_named() -> None:
+    chat: Any = [{"role": "user", "content": "hi"}] * 400
+    with pytest.raises(pydantic.ValidationError, match="conversation_from_chat") as error:
+        Conversation.from_messages(chat)
+    assert error.value.error_count() == 1

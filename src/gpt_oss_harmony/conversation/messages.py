@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 from pydantic import (
     BaseModel,
     BeforeValidator,
+    FailFast,
     Field,
     SerializeAsAny,
     SerializerFunctionWrapHandler,
@@ -254,7 +255,10 @@ class Conversation(CheckedModel):
     [TextContent(text='hi')]
     """
 
-    messages: list[Annotated[Message, BeforeValidator(_read_message)]] = Field(default_factory=list)
+    # Of a list of hundreds, all are wrong in the same way: the first one says it.
+    messages: Annotated[list[Annotated[Message, BeforeValidator(_read_message)]], FailFast()] = (
+        Field(default_factory=list)
+    )
 
     @classmethod
     def from_messages(cls, messages: Sequence[Message]) -> Conversation:
