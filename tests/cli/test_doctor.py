@@ -130,6 +130,8 @@ def test_a_folder_needs_no_network(tmp_path: Path) -> None:
     assert "has no 'num_hidden_layers'" in by_topic(findings(str(folder), H100), "model")[0].text
     (folder / "config.json").unlink()
     assert "has no config.json" in by_topic(findings(str(folder), H100), "model")[0].text
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "openai/gpt-oss-20b"}')
+    assert by_topic(findings(str(folder), H100), "placement")[0].level == "ok"
     (unknown,) = by_topic(findings("someone/something", H100), "model")
     assert unknown.level == "warning"
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from huggingface_hub import constants
 
-from gpt_oss_harmony.engines import EngineError, open_engine
+from gpt_oss_harmony.engines import EngineError, model_names, open_engine
+from gpt_oss_harmony.engines.model_names import adapter_base
 
 
 def load_with(monkeypatch: pytest.MonkeyPatch, load: Callable[..., None]) -> None:
@@ -120,10 +121,27 @@ def test_a_folder_without_a_model_is_refused_before_anything_is_loaded(
 ) -> None:
     monkeypatch.setitem(sys.modules, "gpt_oss_harmony.engines.transformers_engine", None)
     assert "has no config.json" in problem(str(tmp_path))
-    for allowed in ("config.json", "adapter_config.json"):
-        (tmp_path / allowed).write_text("{}")
+    adapter = '{"base_model_name_or_path": "openai/gpt-oss-20b"}'
+    for allowed, text in (("config.json", "{}"), ("adapter_config.json", adapter)):
+        (tmp_path / allowed).write_text(text)
         assert "pip install" in problem(str(tmp_path))
         (tmp_path / allowed).unlink()
+
+
+def test_an_adapter_names_its_base_and_needs_peft(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "adapter_config.json"
+    monkeypatch.setattr(model_names, "find_spec", lambda name: None)
+    config.write_text('{"base_model_name_or_path": "openai/gpt-oss-20b"}')
+    assert adapter_base(tmp_path) == "openai/gpt-oss-20b"
+    needed = f"the folder {str(tmp_path)!r} has an adapter of openai/gpt-oss-20b, which needs PEFT"
+    assert problem(str(tmp_path)).startswith(needed)
+    for text in ("{", "[]", "{}", '{"base_model_name_or_path": null}'):
+        config.write_text(text)
+        assert problem(str(tmp_path)).startswith(str(config))
+    (tmp_path / "config.json").write_text("{}")  # a whole model, which was merged here
+    assert adapter_base(tmp_path) is None
 
 
 @pytest.mark.parametrize(("name", "close"), [("dtpye", "dtype"), ("device_mpa", "device_map")])

@@ -25,7 +25,7 @@ from ..engines.batching_memory import PUBLISHED_FIGURES, ModelFigures, gigabytes
 from ..engines.engine import EngineError
 from ..engines.gguf_header import read_gguf_header
 from ..engines.local_memory import machine_memory, plan_local_memory
-from ..engines.model_names import ModelSource, find_source, is_url
+from ..engines.model_names import ModelSource, adapter_base, find_source, is_url
 from ..engines.placement import Machine, Placement, place
 from ..errors import did_you_mean
 from ..installation import DISTRIBUTION, VERSION, requirement
@@ -413,6 +413,8 @@ def _figures(model: str) -> ModelFigures | None:
         from ..engines.demo_model import demo_config
 
         return ModelFigures.of(demo_config())
+    if base := adapter_base(Path(model)):
+        return _figures(base)
     path = Path(model) / "config.json"
     if not path.is_file() and model in PUBLISHED_FIGURES:
         return ModelFigures.of(PUBLISHED_FIGURES[model])

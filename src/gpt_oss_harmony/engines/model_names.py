@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,7 +104,12 @@ def _folder(path: Path, options: Mapping[str, Any]) -> tuple[str, tuple[str, ...
     config = path / "config.json"
     if config.is_file():
         return str(path), _of_config(config)
-    if (path / _ADAPTER_CONFIG).is_file() or "gguf_file" in options:
+    base = adapter_base(path)
+    if base is not None and find_spec("peft") is None:
+        raise EngineError(
+            f"the folder {str(path)!r} has an adapter of {base}, which needs PEFT: pip install peft"
+        )
+    if base is not None or "gguf_file" in options:
         return str(path), ("transformers",)
     files = sorted(path.glob("*.gguf"))
     firsts = [file for file in files if not re.search(r"-\d{5}-of-\d{5}$", file.stem)]
@@ -117,6 +123,26 @@ def _folder(path: Path, options: Mapping[str, Any]) -> tuple[str, tuple[str, ...
         f"the folder {str(path.absolute())!r} has no config.json, so it has no model; name "
         "the folder that has the model's config.json and its weights"
     )
+
+
+def adapter_base(folder: Path) -> str | None:
+    """Return the model that the adapter in a folder changes, as PEFT wrote it; None without one.
+
+    Raises `EngineError` if the file of PEFT does not name it.
+    """
+    path = folder / _ADAPTER_CONFIG
+    if (folder / "config.json").is_file() or not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise EngineError(f"{path} is not JSON: {error}") from error
+    base = content.get("base_model_name_or_path") if isinstance(content, dict) else None
+    if not isinstance(base, str) or not base:
+        raise EngineError(
+            f"{path} does not name the model that the adapter changes, as base_model_name_or_path"
+        )
+    return base
 
 
 def _of_config(config: Path) -> tuple[str, ...]:

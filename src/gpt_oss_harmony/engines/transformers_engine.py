@@ -24,6 +24,7 @@ from .cpu_model import prepare_for_cpu
 from .devices import find_machine
 from .engine import EngineError, check_context, check_sizes
 from .in_process_engine import InProcessEngine
+from .model_names import adapter_base
 from .parallel import Processes, thread_count
 from .placement import DIVIDING, HOPPER_ATTENTION, Machine, Placement, place
 from .sequential_generation import SequentialGeneration
@@ -260,7 +261,7 @@ def _origin(model: Any, processes: int) -> str:
 
 
 def _figures(model: str | Path, options: dict[str, Any]) -> ModelFigures | None:
-    """Return the sizes of a model; None if they are unknown, as those of an adapter."""
+    """Return the sizes of a model, or of the base of an adapter; None if they are unknown."""
     try:
         return ModelFigures.of(_text_config(model, options).to_dict())
     except Exception:  # noqa: BLE001 - loading the model raises the same error, or none
@@ -318,7 +319,10 @@ def _load(
     except EngineError:
         raise
     except Exception as error:  # damaged files raise errors of any kind
-        where = "" if Path(model).is_dir() else " (there is no such folder, so the hub was asked)"
+        where = " (there is no such folder, so the hub was asked)"
+        if Path(model).is_dir():
+            base = adapter_base(Path(model))
+            where = "" if base is None else f" (an adapter of {base})"
         raise EngineError(f"cannot load the model {str(model)!r}{where}: {error}") from error
     return loaded.eval()
 
@@ -371,6 +375,9 @@ _OF_CONFIG = {
 
 def _text_config(model: str | Path, options: dict[str, Any]) -> Any:
     given = {name: value for name, value in options.items() if name in _OF_CONFIG}
+    if base := adapter_base(Path(model)):
+        model = base
+        given.pop("revision", None)  # the adapter's
     return AutoConfig.from_pretrained(model, **given).get_text_config()
 
 
