@@ -167,7 +167,12 @@ class StreamableParser:
         state = self._state
         state.read_counted()  # before the delta of the last token is replaced
         joined: dict[_Place, list[str]] = {}
-        ids, positions = _split_points(tokens, check=check_first)
+        ids: Sequence[int]
+        positions: Iterable[int]
+        if type(tokens) is list and len(tokens) == 1:  # most calls when a model streams
+            ids, positions = tokens, (0,)  # looking would take longer than the step
+        else:
+            ids, positions = _split_points(tokens, check=check_first)
         done = 0
         for position in positions:
             if position > done:
@@ -416,8 +421,6 @@ def _split_points(tokens: Iterable[int], *, check: bool) -> tuple[Sequence[int],
     reference.
     """
     ids = collection_of_ids(tokens)
-    if len(ids) == 1:  # most calls in a stream: looking would take longer than the step
-        return list(ids), (0,)
     try:
         plain = id_array(ids)
     except (TypeError, OverflowError, ValueError):  # each one is checked in its own step
