@@ -77,10 +77,12 @@ class TurnReader:
             repairs=WITHOUT_UNMARKED_CALLS,
             mend_arguments=mend_arguments and partial(_may_be_mended, turn),
         )
-        begun = turn.begun_tokens()
-        self._parser.process_begun(begun)
-        self._begun = len(begun)  # tokens at the beginning of the first message, from the prompt
-        self._prefix = turn.conversation.messages[-1].text if begun else ""
+        self._begun = 0  # tokens at the beginning of the first message, from the prompt
+        self._prefix = ""  # their text
+        if turn.continues:
+            begun = turn.begun_tokens()
+            self._parser.process_begun(begun)
+            self._begun, self._prefix = len(begun), turn.conversation.messages[-1].text
         self._mends = mend_arguments
         self._rules = turn.item_rules
         self._new_id = new_id
@@ -188,8 +190,8 @@ class TurnReader:
             is_foreign=not is_own,
             streams=self._streams,
             is_whole=self._mends and begun.kind.is_call,
+            prefix=self._prefix,
         )
-        self._body.skip(self._prefix)
         self._prefix = ""
         for sampled in self._waiting:
             self._body.add_logprob(sampled)
@@ -274,13 +276,14 @@ class _Body:
         *,
         is_foreign: bool,
         streams: bool,
-        is_whole: bool = False,
+        is_whole: bool,
+        prefix: str,
     ) -> None:
         self.begun = begun
         self._is_whole = is_whole  # only the end shows the text
         self.channel = channel
         self.is_foreign = is_foreign
-        self.prefix = ""  # text of the prompt that the message begins with
+        self.prefix = prefix  # text of the prompt that the message begins with; it is left out
         self.is_plain = not (stop or is_foreign)
         """Whether no text ends the body."""
         self._stop = StopTexts(stop) if stop else None
@@ -289,8 +292,8 @@ class _Body:
         self._streams = streams
         self._chunks: list[str] = []
         self._sent = 0
-        self._received = 0  # characters
-        self._released = 0  # of these, as far as they cannot belong to a stop text
+        self._received = len(prefix)  # characters
+        self._released = len(prefix)  # of these, as far as they cannot belong to a stop text
         self._logprobs: deque[TokenLogprob] = deque()
 
     @property
@@ -302,11 +305,6 @@ class _Body:
     def stop_text(self) -> str | None:
         """The stop text that was found; the text does not contain it."""
         return None if self._stop is None else self._stop.text
-
-    def skip(self, prefix: str) -> None:
-        """Leave out the text of the prompt."""
-        self.prefix = prefix
-        self._received = self._released = len(prefix)
 
     def add_logprob(self, sampled: SampledToken) -> None:
         """Store the log-probability of a token of the body."""
