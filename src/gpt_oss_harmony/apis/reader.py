@@ -214,33 +214,33 @@ class TurnReader:
             yield self._end(Ending.STOP_TEXT, 0)._replace(stop_text=body.stop_text)
 
     def _end_messages(self, before: int) -> Iterator[ItemEvent]:
+        """End the messages up to the one with the index `before`."""
+        parser = self._parser
         while self._ended < before and not self.is_over:
-            yield from self._end_message(self._parser.messages[self._ended])
-
-    def _end_message(self, message: Message) -> Iterator[ItemEvent]:
-        yield from self._begin()
-        is_own = message.author.role is Role.ASSISTANT
-        if self._body is not None and self._body.is_foreign and is_own:
-            # The message seemed to be by a tool; its last token shows that it is a call of it.
-            yield from self._open(Role.ASSISTANT, message.channel, message.recipient)
-        body, is_last = self._body, self._ended == len(self._parser.messages) - 1
-        is_complete = not (is_last and self._parser.incomplete)
-        if body is not None and not body.is_foreign:
-            yield from self._emit(body, body.add_rest(message.text, is_complete=is_complete))
-            if self.is_over:
-                return
-        tokens = []
-        if is_last:  # if several messages end with one token (repairs), the last gets it
-            tokens = self._parser.tokens[self._consumed :]
-            self._consumed = len(self._parser.tokens)
-        if message.channel == "analysis" and message.recipient is None:
-            self._reasoning_tokens += len(tokens)
-        if body is not None and not body.is_foreign:
-            (sampled,) = with_sampled_tokens(self._encoding, [message], tokens, [len(tokens)])
-            self._may_call = self._has_calls and is_complete
-            yield ItemEnded(body.begun.position, body.text, sampled, is_complete)
-        self._body = None
-        self._ended += 1
+            messages = parser.messages
+            message, is_last = messages[self._ended], self._ended == len(messages) - 1
+            yield from self._begin()
+            is_own = message.author.role is Role.ASSISTANT
+            if self._body is not None and self._body.is_foreign and is_own:
+                # The message seemed to be by a tool; its last token shows that it is a call of it.
+                yield from self._open(Role.ASSISTANT, message.channel, message.recipient)
+            body, is_complete = self._body, not (is_last and parser.incomplete)
+            if body is not None and not body.is_foreign:
+                yield from self._emit(body, body.add_rest(message.text, is_complete=is_complete))
+                if self.is_over:
+                    return
+            tokens = []
+            if is_last:  # if several messages end with one token (repairs), the last gets it
+                tokens = parser.tokens[self._consumed :]
+                self._consumed += len(tokens)
+            if message.channel == "analysis" and message.recipient is None:
+                self._reasoning_tokens += len(tokens)
+            if body is not None and not body.is_foreign:
+                (sampled,) = with_sampled_tokens(self._encoding, [message], tokens, [len(tokens)])
+                self._may_call = self._has_calls and is_complete
+                yield ItemEnded(body.begun.position, body.text, sampled, is_complete)
+            self._body = None
+            self._ended += 1
 
     def _end(self, ending: Ending, cached_tokens: int) -> TurnEnded:
         self.is_over = True
