@@ -320,9 +320,7 @@ class _Body:
 
     def add_rest(self, whole: str, *, is_complete: bool) -> ItemText | None:
         """Take the whole text of the message at its end; return all pending text."""
-        self._push(whole[self._received :])
-        if self._stop is not None:
-            self._show(self._stop.rest())
+        self._push(whole[self._received :], is_last=True)
         if self._shown is not None:
             self._chunks.append(self._shown.rest(is_complete=is_complete))
         return self.unsent()
@@ -338,11 +336,10 @@ class _Body:
             logprobs.append(self._logprobs.popleft())
         return ItemText(self.begun.position, text, tuple(logprobs))
 
-    def _push(self, text: str) -> None:
+    def _push(self, text: str, *, is_last: bool = False) -> None:
         self._received += len(text)
-        self._show(text if self._stop is None else self._stop.feed(text))
-
-    def _show(self, text: str) -> None:
+        if self._stop is not None:
+            text = self._stop.feed(text) + (self._stop.rest() if is_last else "")
         self._released += len(text)
         shown = text if self._shown is None else self._shown.feed(text)
         if shown:
