@@ -33,6 +33,13 @@ from .strict import STRICT_TRANSITIONS
 
 ALL_REPAIRS = frozenset(RecoveryKind)
 
+
+@functools.lru_cache(maxsize=16)  # programs give the same ones to each parser
+def _known_repairs(repairs: frozenset[RecoveryKind]) -> frozenset[RecoveryKind]:
+    """Return the kinds of repairs; raise `ValueError` for one that does not exist."""
+    return frozenset(map(RecoveryKind, repairs))
+
+
 _STOPS: dict[int | None, str] = {RETURN: "return", CALL: "call", END: "end"}
 
 _Place: TypeAlias = tuple[int, str | None, str | None]
@@ -111,7 +118,7 @@ class StreamableParser:
             None if role is None else Role(role),
             frozenset(filter(None, tools or ())),  # nothing is called by an empty name
             strict=strict,
-            repairs=ALL_REPAIRS if repairs is None else frozenset(map(RecoveryKind, repairs)),
+            repairs=ALL_REPAIRS if repairs is None else _known_repairs(frozenset(repairs)),
             mends=_accept if mend_arguments is True else mend_arguments or None,
         )
         self._encoded = _EncodedBody()
