@@ -2,8 +2,9 @@
 
     python scripts/request_walk.py [responses | chat | messages] [--list]
 
-It counts the library's own functions in all threads, with `sys.setprofile`, for the third of three
-equal requests, so that nothing is counted that happens once. The engine is scripted.
+It counts the library's own functions and their calls in all threads, with `sys.setprofile`, for the
+third of three equal requests, so that nothing is counted that happens once. The engine is scripted.
+A function that goes on after a wait is called again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures.thread
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -47,18 +49,18 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def walk(api: str) -> set[tuple[str, str]]:
-    """Return the files and functions that a request meets."""
+def walk(api: str) -> Counter[tuple[str, str]]:
+    """Return the files and functions that a request meets, with the number of calls of each."""
     sys.path.insert(0, str(ROOT / "tests"))
     from support.responses_server import serving
 
-    met: set[tuple[str, str]] = set()
+    met: Counter[tuple[str, str]] = Counter()
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(PACKAGE):
             place = code.co_filename.removeprefix(PACKAGE)
-            met.add((place, f"{code.co_name} (line {code.co_firstlineno})"))
+            met[place, f"{code.co_name} (line {code.co_firstlineno})"] += 1
 
     work: Any = concurrent.futures.thread._WorkItem
     run: Callable[[Any], None] = work.run
@@ -87,16 +89,18 @@ def main() -> None:
     parser.add_argument("api", nargs="?", default="responses", choices=REQUESTS)
     parser.add_argument("--list", action="store_true", help="list the functions")
     arguments = parser.parse_args()
-    met = sorted(walk(arguments.api))
+    calls = walk(arguments.api)
     for place in ("", "server/"):
-        inside = [(file, function) for file, function in met if file.startswith(place)]
+        inside = [(file, function) for file, function in calls if file.startswith(place)]
         files, named = {file for file, _ in inside}, [one for one in inside if "<" not in one[1]]
         print(
             f"{arguments.api}, {place or 'all'}: {len(files)} files, {len(inside)} functions, "
-            f"{len(named)} without lambdas and comprehensions"
+            f"{len(named)} without lambdas and comprehensions, "
+            f"{sum(calls[one] for one in inside):,} calls"
         )
-    for file, function in met if arguments.list else ():
-        print(f"{file}  {function}")
+    for one in sorted(calls) if arguments.list else ():
+        file, function = one
+        print(f"{calls[one]:4} {file}  {function}")
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ def test_tokens_that_are_only_counted_count_too(site: Site, tmp_path: Path) -> N
 
 def test_a_key_has_so_many_websockets(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     quota = site.client.app.state.services.sockets  # type: ignore[attr-defined]
-    monkeypatch.setattr(quota, "_limit", 2)
+    monkeypatch.setattr(quota, "limit", 2)
     own, other = ({"authorization": f"Bearer {key}"} for key in (site.used, site.other))
 
     def connected(headers: dict[str, str]) -> Any:
@@ -191,7 +191,7 @@ def test_the_bytes_of_a_key_s_requests_are_limited(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quota = site.client.app.state.services.request_bytes  # type: ignore[attr-defined]
-    monkeypatch.setattr(quota, "_limit", 1000)
+    monkeypatch.setattr(quota, "limit", 1000)
     large = {"text": "x" * 1000}
     refused = site.ask("POST", "/v1/tokens/parse", site.other, large)
     assert (refused.status_code, refused.json()["error"]["code"]) == (429, "server_busy")
@@ -208,7 +208,7 @@ def test_the_answers_that_a_key_s_clients_do_not_read_are_limited(
 ) -> None:
     """A client that reads nothing has a piece in its connection, and its key no room for more."""
     quota = site.client.app.state.services.answer_bytes  # type: ignore[attr-defined]
-    monkeypatch.setattr(quota, "_limit", 2 * _PIECE)
+    monkeypatch.setattr(quota, "limit", 2 * _PIECE)
     headers = {"authorization": f"Bearer {site.other}"}
     content = bytes(3 * _PIECE + 1)
     file = site.client.post(
@@ -267,7 +267,7 @@ def test_what_a_key_s_requests_are_unpacked_to_is_limited(
 ) -> None:
     """A piece at a time, which counts before the next is unpacked, and until the request ends."""
     services = site.client.app.state.services  # type: ignore[attr-defined]
-    monkeypatch.setattr(services.decoded_bytes, "_limit", 2 * _PIECE)
+    monkeypatch.setattr(services.decoded_bytes, "limit", 2 * _PIECE)
     taken: list[int] = []
 
     def ask(size: int, key: str = site.other) -> httpx2.Response:

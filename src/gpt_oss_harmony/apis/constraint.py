@@ -7,8 +7,6 @@ names them. This module needs the extra `grammar`.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..grammar import (
     Matcher,
     TextFormat,
@@ -41,16 +39,16 @@ def compiled_constraint(
     """
     if request.continues:
         return begun_answer()
+    limits = None
+    if counts_tokens or request.reasoning_tokens is not None:
+        limits = message_limits(room, request.effort, request.reasoning_tokens)
     options = constraint_options(
         request,
+        limits=limits,
         skips_forced=skips_forced,
         json_whitespace=json_whitespace,
         schema_steps=schema_steps,
     )
-    if counts_tokens or request.reasoning_tokens is not None:
-        options = replace(
-            options, message_limits=message_limits(room, request.effort, request.reasoning_tokens)
-        )
     constraint = turn_constraint(request.conversation, options)
     Matcher(constraint.grammar)
     return constraint
@@ -59,12 +57,14 @@ def compiled_constraint(
 def constraint_options(
     request: TurnRequest,
     *,
+    limits: tuple[int, ...] | None = None,
     skips_forced: bool = False,
     json_whitespace: Whitespace = "separators",
     schema_steps: int | None = None,
 ) -> TurnOptions:
     """Return the options of a request's grammar; only strict schemas must be enforced in full.
 
+    `limits` are those of the messages before the answer or call.
     If the engine skips forced tokens, a required call has only one spelling, to force more tokens.
     """
     response_format = request.response_format
@@ -76,6 +76,7 @@ def constraint_options(
             recipient: TextFormat("regex" if syntax == "regex" else "lark", definition)
             for recipient, (syntax, definition) in request.tool_texts.items()
         },
+        message_limits=limits,
         # Clients read the text of an answer as JSON, and a preamble would be part of that text.
         preambles=response_format is None or response_format.get("type") == "text",
         on_unsupported="loosen",

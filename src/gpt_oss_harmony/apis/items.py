@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
@@ -46,17 +47,17 @@ class ItemKind(str, Enum):
     CLIENT_CALL = "client_call"
     MCP_APPROVAL_REQUEST = "mcp_approval_request"
 
-    @property
+    @cached_property
     def is_message(self) -> bool:
         """Return whether the item is text for the user; its value is then the phase."""
         return self in (ItemKind.COMMENTARY, ItemKind.FINAL_ANSWER)
 
-    @property
+    @cached_property
     def is_call(self) -> bool:
         """Return whether the item calls a tool."""
         return not self.is_message and self is not ItemKind.REASONING
 
-    @property
+    @cached_property
     def is_of_server(self) -> bool:
         """Return whether the item calls a tool of the server."""
         return self in (ItemKind.SERVER_CALL, ItemKind.MCP_APPROVAL_REQUEST)

@@ -77,10 +77,12 @@ class TurnReader:
             repairs=WITHOUT_UNMARKED_CALLS,
             mend_arguments=mend_arguments and partial(_may_be_mended, turn),
         )
-        begun = turn.begun_tokens()
-        self._parser.process_begun(begun)
-        self._begun = len(begun)  # tokens at the beginning of the first message, from the prompt
-        self._prefix = turn.conversation.messages[-1].text if begun else ""
+        self._begun = 0  # tokens at the beginning of the first message, from the prompt
+        self._prefix = ""  # their text
+        if turn.continues:
+            begun = turn.begun_tokens()
+            self._parser.process_begun(begun)
+            self._begun, self._prefix = len(begun), turn.conversation.messages[-1].text
         self._mends = mend_arguments
         self._rules = turn.item_rules
         self._new_id = new_id
@@ -188,8 +190,8 @@ class TurnReader:
             is_foreign=not is_own,
             streams=self._streams,
             is_whole=self._mends and begun.kind.is_call,
+            prefix=self._prefix,
         )
-        self._body.skip(self._prefix)
         self._prefix = ""
         for sampled in self._waiting:
             self._body.add_logprob(sampled)
@@ -212,33 +214,33 @@ class TurnReader:
             yield self._end(Ending.STOP_TEXT, 0)._replace(stop_text=body.stop_text)
 
     def _end_messages(self, before: int) -> Iterator[ItemEvent]:
+        """End the messages up to the one with the index `before`."""
+        parser = self._parser
         while self._ended < before and not self.is_over:
-            yield from self._end_message(self._parser.messages[self._ended])
-
-    def _end_message(self, message: Message) -> Iterator[ItemEvent]:
-        yield from self._begin()
-        is_own = message.author.role is Role.ASSISTANT
-        if self._body is not None and self._body.is_foreign and is_own:
-            # The message seemed to be by a tool; its last token shows that it is a call of it.
-            yield from self._open(Role.ASSISTANT, message.channel, message.recipient)
-        body, is_last = self._body, self._ended == len(self._parser.messages) - 1
-        is_complete = not (is_last and self._parser.incomplete)
-        if body is not None and not body.is_foreign:
-            yield from self._emit(body, body.add_rest(message.text, is_complete=is_complete))
-            if self.is_over:
-                return
-        tokens = []
-        if is_last:  # if several messages end with one token (repairs), the last gets it
-            tokens = self._parser.tokens[self._consumed :]
-            self._consumed = len(self._parser.tokens)
-        if message.channel == "analysis" and message.recipient is None:
-            self._reasoning_tokens += len(tokens)
-        if body is not None and not body.is_foreign:
-            (sampled,) = with_sampled_tokens(self._encoding, [message], tokens, [len(tokens)])
-            self._may_call = self._has_calls and is_complete
-            yield ItemEnded(body.begun.position, body.text, sampled, is_complete)
-        self._body = None
-        self._ended += 1
+            messages = parser.messages
+            message, is_last = messages[self._ended], self._ended == len(messages) - 1
+            yield from self._begin()
+            is_own = message.author.role is Role.ASSISTANT
+            if self._body is not None and self._body.is_foreign and is_own:
+                # The message seemed to be by a tool; its last token shows that it is a call of it.
+                yield from self._open(Role.ASSISTANT, message.channel, message.recipient)
+            body, is_complete = self._body, not (is_last and parser.incomplete)
+            if body is not None and not body.is_foreign:
+                yield from self._emit(body, body.add_rest(message.text, is_complete=is_complete))
+                if self.is_over:
+                    return
+            tokens = []
+            if is_last:  # if several messages end with one token (repairs), the last gets it
+                tokens = parser.tokens[self._consumed :]
+                self._consumed += len(tokens)
+            if message.channel == "analysis" and message.recipient is None:
+                self._reasoning_tokens += len(tokens)
+            if body is not None and not body.is_foreign:
+                (sampled,) = with_sampled_tokens(self._encoding, [message], tokens, [len(tokens)])
+                self._may_call = self._has_calls and is_complete
+                yield ItemEnded(body.begun.position, body.text, sampled, is_complete)
+            self._body = None
+            self._ended += 1
 
     def _end(self, ending: Ending, cached_tokens: int) -> TurnEnded:
         self.is_over = True
@@ -274,13 +276,14 @@ class _Body:
         *,
         is_foreign: bool,
         streams: bool,
-        is_whole: bool = False,
+        is_whole: bool,
+        prefix: str,
     ) -> None:
         self.begun = begun
         self._is_whole = is_whole  # only the end shows the text
         self.channel = channel
         self.is_foreign = is_foreign
-        self.prefix = ""  # text of the prompt that the message begins with
+        self.prefix = prefix  # text of the prompt that the message begins with; it is left out
         self.is_plain = not (stop or is_foreign)
         """Whether no text ends the body."""
         self._stop = StopTexts(stop) if stop else None
@@ -289,8 +292,8 @@ class _Body:
         self._streams = streams
         self._chunks: list[str] = []
         self._sent = 0
-        self._received = 0  # characters
-        self._released = 0  # of these, as far as they cannot belong to a stop text
+        self._received = len(prefix)  # characters
+        self._released = len(prefix)  # of these, as far as they cannot belong to a stop text
         self._logprobs: deque[TokenLogprob] = deque()
 
     @property
@@ -302,11 +305,6 @@ class _Body:
     def stop_text(self) -> str | None:
         """The stop text that was found; the text does not contain it."""
         return None if self._stop is None else self._stop.text
-
-    def skip(self, prefix: str) -> None:
-        """Leave out the text of the prompt."""
-        self.prefix = prefix
-        self._received = self._released = len(prefix)
 
     def add_logprob(self, sampled: SampledToken) -> None:
         """Store the log-probability of a token of the body."""
@@ -322,9 +320,7 @@ class _Body:
 
     def add_rest(self, whole: str, *, is_complete: bool) -> ItemText | None:
         """Take the whole text of the message at its end; return all pending text."""
-        self._push(whole[self._received :])
-        if self._stop is not None:
-            self._show(self._stop.rest())
+        self._push(whole[self._received :], is_last=True)
         if self._shown is not None:
             self._chunks.append(self._shown.rest(is_complete=is_complete))
         return self.unsent()
@@ -340,11 +336,10 @@ class _Body:
             logprobs.append(self._logprobs.popleft())
         return ItemText(self.begun.position, text, tuple(logprobs))
 
-    def _push(self, text: str) -> None:
+    def _push(self, text: str, *, is_last: bool = False) -> None:
         self._received += len(text)
-        self._show(text if self._stop is None else self._stop.feed(text))
-
-    def _show(self, text: str) -> None:
+        if self._stop is not None:
+            text = self._stop.feed(text) + (self._stop.rest() if is_last else "")
         self._released += len(text)
         shown = text if self._shown is None else self._shown.feed(text)
         if shown:

@@ -25,13 +25,16 @@ def json_text(value: Any) -> str:
         return _ESCAPED.encode(value)
 
 
+_PLACEHOLDER = json_text(PLACEHOLDER)
+
+
 def json_around(value: Any) -> list[str]:
     """Write JSON and split it at each `PLACEHOLDER`; joined by the JSON of a text, it has the text.
 
     >>> json_text("é").join(json_around({"index": 0, "text": PLACEHOLDER}))
     '{"index":0,"text":"é"}'
     """
-    return json_text(value).split(json_text(PLACEHOLDER))
+    return json_text(value).split(_PLACEHOLDER)
 
 
 class Event(NamedTuple):

@@ -104,8 +104,30 @@ def turn_constraint(
     With ``on_unsupported="error"``, the default, no keyword is left out; see `TurnOptions`.
     """
     options = TurnOptions.checked(options)
+    choice = options.read_tool_choice()
+    calls = chosen_calls(choice, declared_calls(checked_conversation(conversation).messages))
+    endings = [RuleName(f"call_{index}") for index in range(len(calls))]
+    if choice.mode != "required":
+        endings.insert(0, RuleName("answer"))
+    ending = Choice(tuple(endings)) if len(endings) > 1 else endings[0]
+    answers: list[tuple[str, object]] = []
+    rules: dict[str, Body] = {"start": Sequence((*_before(options), ending))}
+    rules |= _other_messages(options)
     with budget_of(None, "") as budget:
-        return _constraint(conversation, options, _Schemas(options, budget))
+        schemas = _Schemas(options, budget)
+        if choice.mode != "required":
+            answers = requested_schemas(conversation, options)
+            rules |= _answer(answers, options, schemas)
+        if calls and not options.canonical:
+            # For either kind of tool: models call functions on `analysis`, too.
+            rules["call_channel"] = Choice((Literal("commentary"), Literal("analysis")))
+        for index, call in enumerate(calls):
+            rules |= _call(index, call, options, schemas)
+        rules["text"] = FreeText(options.text_tokens)
+        grammar = _compiling(rules, answers, calls, options, schemas)
+    unenforced = tuple(error for error in schemas.errors if not error.narrows)
+    narrowed = tuple(error for error in schemas.errors if error.narrows)
+    return TurnConstraint(grammar, unenforced, narrowed)
 
 
 def begun_answer() -> TurnConstraint:
@@ -117,34 +139,6 @@ def begun_answer() -> TurnConstraint:
     return TurnConstraint(
         TurnGrammar({"start": Sequence((_TEXT, Special(RETURN))), "text": FreeText()})
     )
-
-
-def _constraint(
-    conversation: Conversation, options: TurnOptions, schemas: _Schemas
-) -> TurnConstraint:
-    choice = options.read_tool_choice()
-    calls = chosen_calls(choice, declared_calls(checked_conversation(conversation).messages))
-    endings = [RuleName(f"call_{index}") for index in range(len(calls))]
-    if choice.mode != "required":
-        endings.insert(0, RuleName("answer"))
-    errors = schemas.errors
-    ending = Choice(tuple(endings)) if len(endings) > 1 else endings[0]
-    answers: list[tuple[str, object]] = []
-    rules: dict[str, Body] = {"start": Sequence((*_before(options), ending))}
-    rules |= _other_messages(options)
-    if choice.mode != "required":
-        answers = requested_schemas(conversation, options)
-        rules |= _answer(answers, options, schemas)
-    if calls and not options.canonical:
-        # For either kind of tool: models call functions on `analysis`, too.
-        rules["call_channel"] = Choice((Literal("commentary"), Literal("analysis")))
-    for index, call in enumerate(calls):
-        rules |= _call(index, call, options, schemas)
-    rules["text"] = FreeText(options.text_tokens)
-    grammar = _compiling(rules, answers, calls, options, schemas)
-    unenforced = tuple(error for error in errors if not error.narrows)
-    narrowed = tuple(error for error in errors if error.narrows)
-    return TurnConstraint(grammar, unenforced, narrowed)
 
 
 # The engine refused 700 bounded integers with 15 digits, and took 500. Without bounds, it takes

@@ -33,6 +33,13 @@ from .strict import STRICT_TRANSITIONS
 
 ALL_REPAIRS = frozenset(RecoveryKind)
 
+
+@functools.lru_cache(maxsize=16)  # programs give the same ones to each parser
+def _known_repairs(repairs: frozenset[RecoveryKind]) -> frozenset[RecoveryKind]:
+    """Return the kinds of repairs; raise `ValueError` for one that does not exist."""
+    return frozenset(map(RecoveryKind, repairs))
+
+
 _STOPS: dict[int | None, str] = {RETURN: "return", CALL: "call", END: "end"}
 
 _Place: TypeAlias = tuple[int, str | None, str | None]
@@ -111,7 +118,7 @@ class StreamableParser:
             None if role is None else Role(role),
             frozenset(filter(None, tools or ())),  # nothing is called by an empty name
             strict=strict,
-            repairs=ALL_REPAIRS if repairs is None else frozenset(map(RecoveryKind, repairs)),
+            repairs=ALL_REPAIRS if repairs is None else _known_repairs(frozenset(repairs)),
             mends=_accept if mend_arguments is True else mend_arguments or None,
         )
         self._encoded = _EncodedBody()
@@ -167,7 +174,12 @@ class StreamableParser:
         state = self._state
         state.read_counted()  # before the delta of the last token is replaced
         joined: dict[_Place, list[str]] = {}
-        ids, positions = _split_points(tokens, check=check_first)
+        ids: Sequence[int]
+        positions: Iterable[int]
+        if type(tokens) is list and len(tokens) == 1:  # most calls when a model streams
+            ids, positions = tokens, (0,)  # looking would take longer than the step
+        else:
+            ids, positions = _split_points(tokens, check=check_first)
         done = 0
         for position in positions:
             if position > done:
@@ -416,8 +428,6 @@ def _split_points(tokens: Iterable[int], *, check: bool) -> tuple[Sequence[int],
     reference.
     """
     ids = collection_of_ids(tokens)
-    if len(ids) == 1:  # most calls in a stream: looking would take longer than the step
-        return list(ids), (0,)
     try:
         plain = id_array(ids)
     except (TypeError, OverflowError, ValueError):  # each one is checked in its own step

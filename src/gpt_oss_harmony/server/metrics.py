@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Protocol
 
@@ -17,8 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 from prometheus_client.registry import Collector
 
 from ..conversation.messages import Message
-from ..engines.engine import EngineError, FinishReason, SampledToken
-from ..engines.repetition import RepetitionDetector
+from ..engines.engine import FinishReason
 from ..grammar.errors import GrammarError
 from ..parsing.recovery import Recovery
 from .auth.limits import RequestUsage
@@ -259,9 +257,7 @@ class CompletionMetrics:
         usage: RequestUsage,
         prompt_tokens: int,
         span: _Span | None = None,
-        detector: RepetitionDetector | None = None,
     ) -> None:
-        self._detector = detector
         self._metrics = metrics
         self._usage = usage
         self._span = span
@@ -270,7 +266,7 @@ class CompletionMetrics:
         self.sampled = 0
         self.waited = 0.0  # seconds for its slot
         self.reason = "cancelled"
-        self.is_repetition = False  # the detector has ended it
+        self.is_repetition = False  # it was ended because it runs in circles
         self.error: Exception | None = None
         self.cached = 0
         self.reasoning = 0
@@ -331,31 +327,20 @@ class CompletionMetrics:
         self.waited = self.seconds
         self._metrics.queue.observe(self.waited)
 
-    async def follow(
-        self, stream: AsyncGenerator[SampledToken, None]
-    ) -> AsyncGenerator[SampledToken, None]:
-        """Yield and count the tokens of a stream; closing this closes the stream.
+    def count(self) -> None:
+        """Count a sampled token."""
+        self._last = time.monotonic()
+        if not self.sampled:
+            self._first = self._last
+            self._metrics.first_token.observe(self._first - self._created)
+            self._metrics.prompt_tokens.inc(self.prompt_tokens)
+        self.sampled += 1
 
-        If the completion runs in circles, its last token gets the finish reason ``length``. The
-        reader stops at the token with the finish reason. Raises `EngineError` for a stream without
-        one.
-        """
-        async with aclosing(stream):
-            async for sampled in stream:
-                self._last = time.monotonic()
-                if not self.sampled:
-                    self._first = self._last
-                    self._metrics.first_token.observe(self._first - self._created)
-                    self._metrics.prompt_tokens.inc(self.prompt_tokens)
-                self.sampled += 1
-                period = 0 if self._detector is None else self._detector.take(sampled.token)
-                if period and sampled.finish_reason is None:
-                    self.is_repetition = True
-                    fields = {"tokens": self.sampled, "period": period}
-                    _LOG.warning("a completion runs in circles", extra={"fields": fields})
-                    sampled = sampled._replace(finish_reason=FinishReason.LENGTH)
-                yield sampled
-        raise EngineError("the engine ended a completion without a finish reason", retryable=True)
+    def note_circles(self, period: int) -> None:
+        """Note that the completion repeats its last `period` tokens, and is ended for it."""
+        self.is_repetition = True
+        fields = {"tokens": self.sampled, "period": period}
+        _LOG.warning("a completion runs in circles", extra={"fields": fields})
 
     def finish(
         self,

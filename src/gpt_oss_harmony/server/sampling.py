@@ -114,17 +114,14 @@ async def engine_slot(
     span: CompletionSpan | None = None
     if services.telemetry is not None:
         span = services.telemetry.completion(operation, services.model_names[0], sampling)
-    threshold = services.settings.repetition
-    detector = None if threshold is None else RepetitionDetector(threshold)
-    with CompletionMetrics(services.metrics, caller.usage, len(prompt), span, detector) as metrics:
+    with CompletionMetrics(services.metrics, caller.usage, len(prompt), span) as metrics:
         async with services.admission.slot(caller.owner, is_first=is_first):
             metrics.begin()
-            sampled = services.engine.generate(prompt, sampling)
-            stream = metrics.follow(sampled if span is None else span.traced(sampled))
-            if detector is not None and sampling.grammar and sampling.logprobs is None:
-                stream = _closed_circles(stream, services, caller, sampling, metrics)
+            stream = services.engine.generate(prompt, sampling)
+            stream = stream if span is None else span.traced(stream)
+            counted = _counted(stream, services, caller, sampling, metrics)
             try:
-                async with aclosing(stream) as tokens:
+                async with aclosing(counted) as tokens:
                     yield EngineSlot(tokens, metrics)
             except EngineError as error:
                 # A `ValueError` is about the request itself, whether the server ends or not.
@@ -133,32 +130,42 @@ async def engine_slot(
                 raise
 
 
-async def _closed_circles(
+async def _counted(
     stream: AsyncGenerator[SampledToken, None],
     services: Services,
     caller: Caller,
     sampling: Sampling,
     metrics: CompletionMetrics,
 ) -> AsyncGenerator[SampledToken, None]:
-    """Close the call or the JSON in which a completion runs in circles, so that it can be read.
+    """Yield and count the tokens of a stream; closing this closes the stream.
 
-    The rest needs no model. With log-probabilities, which only the model has, it is cut as it is.
+    A completion that runs in circles is ended. The call or the JSON in which it does is closed, so
+    that it can be read, which needs no model. With log-probabilities, which only the model has, it
+    is cut as it is. Raises `EngineError` for a stream without a finish reason.
     """
+    threshold = services.settings.repetition
+    detector = None if threshold is None else RepetitionDetector(threshold)
     tokens: list[int] = []
     async with aclosing(stream):
         async for sampled in stream:
+            metrics.count()
             tokens.append(sampled.token)
-            if not metrics.is_repetition:
+            period = 0 if detector is None else detector.take(sampled.token)
+            if not period or sampled.finish_reason is not None:
                 yield sampled
                 continue
-            pool = services.pools.grammar
-            rest = await pool.run(caller.owner, _rest_of_body, sampling, tokens)
+            metrics.note_circles(period)
+            rest: list[int] = []
+            if sampling.grammar and sampling.logprobs is None:
+                pool = services.pools.grammar
+                rest = await pool.run(caller.owner, _rest_of_body, sampling, tokens)
             metrics.sampled += len(rest)
-            yield sampled._replace(finish_reason=None) if rest else sampled
+            yield sampled._replace(finish_reason=None if rest else FinishReason.LENGTH)
             for at, token in enumerate(rest, start=1):
                 reason = FinishReason.STOP if at == len(rest) else None
                 yield SampledToken(token, finish_reason=reason, is_forced=True)
             return
+    raise EngineError("the engine ended a completion without a finish reason", retryable=True)
 
 
 def _rest_of_body(sampling: Sampling, tokens: Sequence[int]) -> list[int]:

@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
@@ -65,7 +66,7 @@ class Services:
     new_batches: asyncio.Event = field(default_factory=asyncio.Event)
     started: float = field(default_factory=time.time)
 
-    @property
+    @cached_property
     def context_length(self) -> int:
         """The most tokens of prompt and output together."""
         limit = self.settings.context_length or self.engine.context_length
@@ -80,12 +81,12 @@ class Services:
             if not isinstance(tool, ServerTool)
         }
 
-    @property
+    @cached_property
     def model_names(self) -> tuple[str, ...]:
         """The names that requests may use; a response repeats the name in its request."""
         return self.settings.model_names or (self.engine.model,)
 
-    @property
+    @cached_property
     def system_fingerprint(self) -> str:
         """The id of the model and this library; with another one, answers may differ."""
         identity = f"{self.engine.model}\n{self.engine.origin}\n{__version__}"

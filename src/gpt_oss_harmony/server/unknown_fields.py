@@ -102,7 +102,9 @@ class UnknownFields:
 
     def report(self, model: type[RequestBody], found: Sequence[str], owner: str) -> list[str]:
         """Return fields as the header shows them; raise `ApiError` if the policy refuses them."""
-        if found and self._policy == "refuse":
+        if not found:
+            return []
+        if self._policy == "refuse":
             raise _unknown_parameter(model, found[0])
         shown = shown_fields(found)
         for name, field in zip(shown, found, strict=False):

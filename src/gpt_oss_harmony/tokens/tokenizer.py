@@ -121,17 +121,17 @@ class Tokenizer:
 
     def decode_bytes(self, tokens: Iterable[int]) -> bytes:
         """Return the bytes of `tokens`; those of a special token are its spelling."""
-        ids = collection_of_ids(tokens)
         core = self.encoder.core
         if isinstance(core, TiktokenCore):
+            tokens = collection_of_ids(tokens)
             try:
-                data: bytes = core.decode_bytes(ids)
+                data: bytes = core.decode_bytes(tokens)
                 return data
             except (KeyError, OverflowError, TypeError):
                 pass  # a NumPy array, or a value that is not a token id (an error below)
-        checked = token_ids(ids)  # a negative id would count from the end of the table
-        if type(ids) is not list:
-            ids = checked  # `itemgetter` is faster with plain integers than with NumPy's
+        checked = token_ids(tokens)  # a negative id would count from the end of the table
+        # `itemgetter` is faster with plain integers than with NumPy's.
+        ids = tokens if type(tokens) is list else checked
         try:
             # Of one id, `itemgetter` returns the text alone, which joins to itself.
             return "".join(itemgetter(*ids)(self._byte_texts)).encode("latin-1")

@@ -166,6 +166,8 @@ class _Choice:
     usage: Usage = field(default_factory=Usage)
     calls: int = 0
     item: ItemBegun | None = None
+    names: tuple[str, ...] = _CONTENT
+    """The fields of the item's text, unless it is a call."""
     joint: str = ""
     with_text: set[tuple[str, ...]] = field(default_factory=set)
     texts: TextEvents | None = None
@@ -221,7 +223,8 @@ class ChatWriter:
     def _begin(self, choice: int, state: _Choice, begun: ItemBegun) -> Iterator[Event]:
         state.item, state.texts = begun, None
         if not begun.kind.is_call:
-            state.joint = CHAT_JOINT if _names(begun) in state.with_text else ""
+            state.names = _REASONING if begun.kind is ItemKind.REASONING else _CONTENT
+            state.joint = CHAT_JOINT if state.names in state.with_text else ""
             return
         kind, text = _CALLS[begun.kind is ItemKind.CUSTOM_TOOL_CALL]
         called = {kind: {"name": begun.full_name, text: ""}}
@@ -236,10 +239,9 @@ class ChatWriter:
         if begun.is_hidden:
             return
         if not begun.kind.is_call:
-            names = _names(begun)
-            state.with_text.add(names)
+            state.with_text.add(state.names)
             text, state.joint = state.joint + text, ""
-            if self._has_logprobs and names is _CONTENT:
+            if self._has_logprobs and state.names is _CONTENT:
                 yield self._chunk(choice, {"content": text}, chat_logprobs(added.logprobs))
                 return
         if state.texts is None:
@@ -248,7 +250,7 @@ class ChatWriter:
                 addition = {"index": state.calls - 1, kind: {field_: PLACEHOLDER}}
                 delta: dict[str, Any] = {"tool_calls": [addition]}
             else:
-                delta = dict.fromkeys(_names(begun), PLACEHOLDER)
+                delta = dict.fromkeys(state.names, PLACEHOLDER)
             state.texts = TextEvents(self._whole([_choice(choice, delta)]))
         yield state.texts.of(text)
 
@@ -262,10 +264,6 @@ class ChatWriter:
 
 _CALLS = {False: ("function", "arguments"), True: ("custom", "input")}
 """The type of a call and the field of its text, by whether its tool is a custom one."""
-
-
-def _names(begun: ItemBegun) -> tuple[str, ...]:
-    return _REASONING if begun.kind is ItemKind.REASONING else _CONTENT
 
 
 def _choice(index: int, delta: dict[str, Any], logprobs: Any = None) -> dict[str, Any]:

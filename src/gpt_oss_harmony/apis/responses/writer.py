@@ -169,6 +169,8 @@ class _OpenItem:
     """The field and the events of its text."""
     is_whole: bool = field(init=False)
     """Whether the item has no event before the model's text is complete."""
+    place: dict[str, Any] = field(init=False)
+    """The fields that name the item in an event of it."""
     delta_json: tuple[str, str, str, str] | None = None
     """The name of its text events, and their JSON before, between and after number and text."""
     _texts: list[str] = field(default_factory=list)
@@ -185,6 +187,9 @@ class _OpenItem:
             self.shape = _Shape(None, self.described.text, self.described.text_events)
             self._shown = ShownCode() if self.described.text == "code" else None
         self.is_whole = kind.is_call and not self.shape.event
+        self.place = {"item_id": self.id, "output_index": self.index}
+        if self.shape.part is not None:
+            self.place["content_index"] = 0
 
     @property
     def text(self) -> str:
@@ -589,7 +594,7 @@ class ResponseWriter:
         self, item: _OpenItem, delta: str, logprobs: list[LogprobJson]
     ) -> tuple[str, dict[str, Any]]:
         more = {"logprobs": logprobs} if item.shape is _MESSAGE else {}
-        fields = {**_place(item), "delta": delta, **more}
+        fields = {**item.place, "delta": delta, **more}
         return self._text_event(item, "delta"), fields
 
     def _text_event(self, item: _OpenItem, stage: str) -> str:
@@ -597,7 +602,7 @@ class ResponseWriter:
         return f"response.{name}.{stage}"
 
     def _of_item(self, name: str, item: _OpenItem, /, **fields: Any) -> Event:
-        return self._event(name, **_place(item), **fields)
+        return self._event(name, **item.place, **fields)
 
     def _of_response(self, event: str) -> Event:
         return self._event(f"response.{event}", response=self.response)
@@ -605,8 +610,3 @@ class ResponseWriter:
     def _event(self, name: str, /, **fields: Any) -> Event:
         number, self._events = self._events, self._events + 1
         return event_of({"type": name, "sequence_number": number, **fields}, name)
-
-
-def _place(item: _OpenItem) -> dict[str, Any]:
-    place = {"item_id": item.id, "output_index": item.index}
-    return place if item.shape.part is None else {**place, "content_index": 0}

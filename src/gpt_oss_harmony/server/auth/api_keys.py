@@ -233,26 +233,22 @@ def as_caller(scope: Scope, caller: Caller) -> Scope:
 
 
 async def current_caller(connection: HTTPConnection) -> Caller:
-    """Look the key of a connection up, as for a new request; raise `ApiError` if it is refused."""
-    services = connection.app.state.services
+    """Look the key of a connection up, as for a new request; raise `ApiError` if it is refused.
+
+    The key is in ``Authorization``, or in ``x-api-key``, as clients of Anthropic send it. Some send
+    both, with a key of Anthropic in the second.
+    """
+    services, headers = connection.app.state.services, connection.headers
     keys: ApiKeys = services.keys
-    key = _key_of(connection)
+    scheme, _, credentials = headers.get("authorization", "").partition(" ")
+    key = credentials.strip() if scheme.lower() == "bearer" else ""
+    key = key or headers.get("x-api-key", "").strip()
     try:
         known = keys.recent_caller(key) or await services.pools.keys.run(key, keys.caller, key)
     except ApiKeyError as error:
         code = "invalid_api_key" if key else "missing_api_key"
         raise ApiError(401, str(error), kind="authentication_error", code=code) from error
-    return Caller(known.owner, known.limits, uses_sdk="x-stainless-lang" in connection.headers)
-
-
-def _key_of(connection: HTTPConnection) -> str:
-    """Read the key from ``Authorization``, or from ``x-api-key``, as clients of Anthropic send it.
-
-    Some clients send both, with a key of Anthropic in the second.
-    """
-    scheme, _, credentials = connection.headers.get("authorization", "").partition(" ")
-    key = credentials.strip() if scheme.lower() == "bearer" else ""
-    return key or connection.headers.get("x-api-key", "").strip()
+    return Caller(known.owner, known.limits, uses_sdk="x-stainless-lang" in headers)
 
 
 AuthenticatedCaller: TypeAlias = Annotated[Caller, Depends(authenticate)]

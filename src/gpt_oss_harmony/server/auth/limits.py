@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ..fair_turns import FairPool
-from ..http.errors import too_many
+from ..http.errors import ApiError, too_many
 from ..store import KeyLimits, KeyRequest, KeyRequests, StoreError
 
 _MINUTE = 60.0
@@ -27,14 +27,10 @@ class Quota:
     """
 
     def __init__(self, limit: int, noun: str) -> None:
-        self._limit = limit
+        self.limit = limit
+        """The most that an owner may hold."""
         self._noun = noun
         self._held: Counter[str] = Counter()
-
-    @property
-    def limit(self) -> int:
-        """The most that an owner may hold."""
-        return self._limit
 
     def held(self, owner: str) -> int:
         """Return the amount that an owner holds."""
@@ -50,9 +46,9 @@ class Quota:
 
         def take(count: int) -> None:
             nonlocal taken
-            if count > 0 and self._held[owner] + count > self._limit:
+            if count > 0 and self._held[owner] + count > self.limit:
                 raise too_many(
-                    f"this API key already has {self._limit:,} {self._noun}, the most at a "
+                    f"this API key already has {self.limit:,} {self._noun}, the most at a "
                     "time; wait for the end of a request"
                 )
             taken += count
@@ -71,6 +67,10 @@ class Refusal(NamedTuple):
 
     problem: str
     retry_after: float
+
+    def error(self) -> ApiError:
+        """Make the error of the refused request."""
+        return too_many(self.problem, self.retry_after, "rate_limit_exceeded")
 
 
 class RequestUsage:
@@ -117,7 +117,9 @@ class KeyLimiter:
     @asynccontextmanager
     async def request(self, id: str, limits: KeyLimits) -> AsyncGenerator[RequestUsage, None]:
         """Count a request of a key while it is held; raise `ApiError` if it is refused."""
-        _raise(self.begin(id, limits))
+        refusal = self.begin(id, limits)
+        if refusal is not None:
+            raise refusal.error()
         with RequestUsage(lambda tokens: self.end(id, limits, tokens)).held() as usage:
             yield usage
 
@@ -167,9 +169,8 @@ class SharedKeyLimiter:
         if any(limit is not None for limit in vars(limits).values()):
             judged = await self._pool.run(id, self._requests.begin, id, partial(_judge, limits))
             if isinstance(judged, Refusal):
-                _raise(judged)
-            else:
-                request_id = judged
+                raise judged.error()
+            request_id = judged
 
         def end(tokens: int) -> None:
             if request_id is not None:
@@ -209,11 +210,6 @@ def _judge(limits: KeyLimits, requests: Sequence[KeyRequest], now: float) -> Ref
     for ended_at, tokens in sorted(ended):
         counters.tokens.add(ended_at, tokens)
     return counters.refusal(limits, now)
-
-
-def _raise(refusal: Refusal | None) -> None:
-    if refusal is not None:
-        raise too_many(refusal.problem, refusal.retry_after, "rate_limit_exceeded")
 
 
 class _Window:

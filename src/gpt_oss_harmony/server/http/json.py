@@ -110,8 +110,15 @@ def read_json(data: bytes | str) -> Any:
     >>> read_json(b'{"text": [1, null]}')
     {'text': [1, None]}
     """
+    signs: Sequence[Any] = ",[{" if isinstance(data, str) else (b",", b"[", b"{")
     try:
-        return _read(data)
+        if _count(data, signs, _FEW) <= _FEW:
+            return strict_json(data)
+        text = data
+        if isinstance(text, bytes):
+            # As `json.loads` decodes bytes.
+            text = text.decode(json.detect_encoding(text), "surrogatepass")
+        return _CountingDecoder().decode(text)
     except UnicodeDecodeError as error:
         problem = f"it is not UTF-8 (byte {error.start}); send UTF-8"
         raise json.JSONDecodeError(problem, "", 0) from None
@@ -121,17 +128,6 @@ def read_json(data: bytes | str) -> Any:
         is_long = str(error).startswith("Exceeds")
         problem = "a number has too many digits" if is_long else str(error)
         raise json.JSONDecodeError(problem, "", 0) from None
-
-
-def _read(data: bytes | str) -> Any:
-    signs: Sequence[Any] = ",[{" if isinstance(data, str) else (b",", b"[", b"{")
-    if _count(data, signs, _FEW) > _FEW:
-        text = data
-        if isinstance(text, bytes):
-            # As `json.loads` decodes bytes.
-            text = text.decode(json.detect_encoding(text), "surrogatepass")
-        return _CountingDecoder().decode(text)
-    return strict_json(data)
 
 
 def _count(data: bytes | str, signs: Iterable[Any], most: int) -> int:

@@ -23,16 +23,16 @@ class RequestSizeLimit:
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
         self._limit = limit
+        self._refusal = request_too_large("request", limit)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and count the bytes that are read from it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = request_too_large("request", self._limit)
         announced = dict(scope["headers"]).get(b"content-length", b"0")
         if announced.isdigit() and int(announced) > self._limit:
-            await error_response(refusal, scope)(scope, receive, send)
+            await error_response(self._refusal, scope)(scope, receive, send)
             return
         remaining = self._limit
 
@@ -51,7 +51,7 @@ class RequestSizeLimit:
 
         await self._app(scope, limited_receive, limited_send)
         if remaining < 0:
-            await error_response(refusal, scope)(scope, receive, send)
+            await error_response(self._refusal, scope)(scope, receive, send)
 
 
 DECODED = "harmony.decoded"

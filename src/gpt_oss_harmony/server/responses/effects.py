@@ -40,7 +40,7 @@ async def store_beginning(services: Services, plan: ResponsePlan) -> None:
     history, response = plan.history, plan.response
     created_at = response["created_at"]
     expires_at = services.settings.expires_at(created_at)
-    if not plan.is_stored:
+    if not plan.request.is_stored:
         if plan.claims:
             take = services.store.claims.take
             await take(plan.claims, plan.owner, plan.id, expires_at)
@@ -53,7 +53,7 @@ async def store_beginning(services: Services, plan: ResponsePlan) -> None:
             body=_stored_body(plan, response),
             input=new_items(plan.input if history.is_stored else [*history.items, *plan.input]),
             status=response["status"],
-            background=plan.is_background,
+            background=bool(plan.request.background),
             expires_at=expires_at,
             previous_response_id=response["previous_response_id"] if history.is_stored else None,
             conversation_id=plan.request.conversation,
@@ -87,8 +87,8 @@ def run_response(services: Services, plan: ResponsePlan) -> ResponseRun:
     rules = ResponseRules(
         turn,
         owner=plan.owner,
-        is_announced=plan.is_background or bool(request.stream),
-        is_stored=plan.is_stored,
+        is_announced=bool(request.background or request.stream),
+        is_stored=request.is_stored,
         is_generated=plan.is_generated,
         approved=plan.approved,
         tools=tools.names,
@@ -99,7 +99,7 @@ def run_response(services: Services, plan: ResponsePlan) -> ResponseRun:
     run = ResponseRun(writer, rules, effects)
     effects.run = run
     # Begun now, so that a later failure is the end of a response whose id its client has.
-    if plan.is_background:
+    if request.background:
         run.announce()
     services.live_responses.add(run)
     return run
@@ -154,7 +154,7 @@ class _ServerEffects:
         """Nobody waits for a background response, so its end is tried again for a while."""
         plan, services, fields = self._plan, self._services, self._fields(end)
         clock = asyncio.get_running_loop().time
-        last_try = clock() + (_PATIENCE_SECONDS if plan.is_background else 0)
+        last_try = clock() + (_PATIENCE_SECONDS if plan.request.background else 0)
         while True:
             try:
                 return await services.store.responses.finish(plan.owner, plan.id, **fields)

@@ -65,7 +65,7 @@ async def start_response(
         prepared = await with_grammar(services, owner, plan.turn, plan.prepared)
         if claims or prepared is not plan.prepared:
             plan = replace(plan, prepared=prepared, claims=[*claims, *plan.claims])
-    if not (plan.is_stored or plan.claims):
+    if not (plan.request.is_stored or plan.claims):
         return StartedResponse(plan, run_response(services, plan))
     held = ExitStack()
     # The request runs until its beginning is stored, even if its client has gone before.

@@ -71,16 +71,6 @@ class ResponsePlan:
         """The id of the response."""
         return str(self.response["id"])
 
-    @property
-    def is_stored(self) -> bool:
-        """True for a response that is stored."""
-        return self.request.is_stored
-
-    @property
-    def is_background(self) -> bool:
-        """True for a response that continues without a client."""
-        return bool(self.request.background)
-
 
 def plan_response(
     services: Services,

@@ -130,6 +130,9 @@ class ResponseRun:
     def __init__(self, writer: ResponseWriter, rules: ResponseRules, effects: Effects) -> None:
         self.writer = writer
         self.log = EventLog()
+        self.id = str(writer.response["id"])
+        self.owner = rules.owner
+        self.is_stored = rules.is_stored
         self.error: ApiError | None = None
         """The error of the request, once the response has ended without its last event."""
         self._rules = rules
@@ -140,21 +143,6 @@ class ResponseRun:
         # other one still stores the end.
         self._working = asyncio.ensure_future(self._work())
         self._task = asyncio.ensure_future(self._run())
-
-    @property
-    def id(self) -> str:
-        """The id of the response."""
-        return str(self.writer.response["id"])
-
-    @property
-    def owner(self) -> str:
-        """The owner of the response."""
-        return self._rules.owner
-
-    @property
-    def is_stored(self) -> bool:
-        """True for a response that is stored."""
-        return self._rules.is_stored
 
     @property
     def response(self) -> dict[str, Any]:

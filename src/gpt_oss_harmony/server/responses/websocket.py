@@ -234,7 +234,7 @@ class _Connection:
 
     def _remember(self, started: StartedResponse) -> None:
         plan, run = started
-        if plan.is_stored:
+        if plan.request.is_stored:
             return
         items: list[HistoryItem] = [*plan.history.items, *plan.input, *run.writer.items]
         sessions = plan.tools.all_sessions(plan.history.sessions)

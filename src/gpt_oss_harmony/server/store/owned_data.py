@@ -164,11 +164,6 @@ class _Measured(NamedTuple):
     added: int  # at that time, in `stored_bytes`
     until: float
 
-    def total(self, added: int) -> int:
-        """Return what is stored after these bytes were added; deletions since are not seen."""
-        is_new = added < self.added  # the owner's data was deleted, and with it this number
-        return sum(self.bytes.values()) + (added if is_new else added - self.added)
-
 
 class Quota:
     """The stored bytes of owners; `limit` is the most of each, None for no limit.
@@ -203,7 +198,10 @@ class Quota:
             yield
             return
         size += rows * _NEW_ROW
-        measured = self._current(owner)
+        with self._lock:
+            measured = self._measured.get(owner)
+        if measured is None or measured.until <= self._clock():
+            measured = self._measure(owner)
         self._check(measured, measured.added + size, size)  # before anything is written
         with self._database.writing() as connection:
             yield
@@ -216,7 +214,9 @@ class Quota:
             _add(connection, owner, size + rows * _NEW_ROW)
 
     def _check(self, measured: _Measured, added: int, size: int) -> None:
-        total = measured.total(added)
+        """Refuse `size` bytes if they are too many; later deletions are not seen."""
+        is_new = added < measured.added  # the owner's data was deleted, and with it this number
+        total = sum(measured.bytes.values()) + (added if is_new else added - measured.added)
         if self.limit is not None and total > self.limit:
             self.on_refusal()
             raise StorageFullError(total - size, size, self.limit)
@@ -224,13 +224,6 @@ class Quota:
     def used(self, owner: str) -> dict[str, int]:
         """Measure the bytes of an owner now, by table; leave out tables without rows."""
         return {name: size for name, size in self._measure(owner).bytes.items() if size}
-
-    def _current(self, owner: str) -> _Measured:
-        with self._lock:
-            measured = self._measured.get(owner)
-        if measured is None or measured.until <= self._clock():
-            measured = self._measure(owner)
-        return measured
 
     def _measure(self, owner: str) -> _Measured:
         begun = self._clock()
