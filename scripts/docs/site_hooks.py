@@ -15,9 +15,6 @@ Each language has a search index of its own: its pages, and the English pages wi
 them more than titles, and shows them with its results. Names of code are found whole and by the
 words in them.
 
-Until a package index has the packages, which ``extra.announcement`` says above every page, the
-commands of the site install them from a clone.
-
 The examples of some pages have links into the playground: see `playground_links.py`. A link to the
 published playground is relative on the site, so that a copy of the site has its own.
 
@@ -88,13 +85,6 @@ _WEIGHTS = {
 
 # A picture that has a narrow twin: scripts/docs/turn_picture.py.
 _PICTURE = re.compile(r'(<img\b[^>]*\bsrc="([^"]*/turn)\.svg"[^>]*>)')
-
-# Until a package index has the packages (`extra.announcement` says so), commands install a clone.
-_INSTALLED = re.compile(
-    r"((?:^ *|(?<=`)(?=[^`\n]*\[))pip install [^`\n]*?)('?)gpt-oss-harmony(-\w+(?:-\w+)?)?",
-    re.MULTILINE,
-)
-_FOLDERS = {None: ".", "-drop-in": "./packages/drop_in", "-vllm": "./packages/vllm"}
 
 # Outside of tables a backslash in code is a backslash.
 _CELL = re.compile(r"<td.*?</td>", re.DOTALL)
@@ -167,9 +157,6 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     english = re.sub(r"\.\w\w\.md$", ".md", page.file.src_uri)
     if words := config["extra"].get("search_words", {}).get(english):
         page.meta["tags"] = words
-    if "announcement" in config["extra"]:
-        markdown = _INSTALLED.sub(lambda found: found[1] + found[2] + _FOLDERS[found[3]], markdown)
-        markdown = markdown.replace("  # in a checkout: pip install .", "")  # as it says now
     record = RECORD.search(markdown)
     markdown = _LINK.sub(repository_link, RECORD.sub("\n", markdown))
     markdown = _ANCHOR.sub(r"\1 \3 {#\2}", markdown)

@@ -145,12 +145,12 @@ def test_every_block_has_a_test() -> None:
     }
 
 
-def prepare_route(folder: Path, **settings: Any) -> None:
+def prepare_route(folder: Path, output: str = "data", **settings: Any) -> None:
     """Write the two rows of the route and the files made of them."""
     rows = re.findall(r"^  '(\{.*\})'", ROUTE.read_text("utf-8"), re.MULTILINE)
     assert len(rows) == 2
     (folder / "chats.jsonl").write_text("".join(f"{row}\n" for row in rows))
-    prepare(folder / "chats.jsonl", folder / "data", PrepareSettings(**settings), workers=1)
+    prepare(folder / "chats.jsonl", folder / output, PrepareSettings(**settings), workers=1)
 
 
 def run_route(heading: str) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def test_the_route_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_script_for_unsloth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the CPU and the demo model, whose weights are not of 4 bits; what is served is ours."""
     unsloth = pytest.importorskip("unsloth", reason="Unsloth is not installed")
-    prepare_route(tmp_path, columns=("labels", "attention_mask"))
+    prepare_route(tmp_path, "data-unsloth", columns=("labels", "attention_mask"))
     monkeypatch.chdir(tmp_path)
     load = unsloth.FastLanguageModel.from_pretrained
     small = {"load_in_4bit": False}
