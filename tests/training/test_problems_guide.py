@@ -25,11 +25,13 @@ def test_every_test_that_the_guide_names_exists() -> None:
 
 
 def test_every_problem_has_a_thread_and_a_test() -> None:
-    solved, _, unsolved = GUIDE.partition("## Partly, or not at all")
-    problems = re.split(r"^(?=\*\*)", solved, flags=re.MULTILINE)[1:]
+    solved, _, others = GUIDE.partition("## Partly, or not at all")
+    unsolved, _, tests = others.partition("## The tests")
+    problems = re.split(r"^### ", solved, flags=re.MULTILINE)[1:]
     for problem in problems:
         assert "](https://github.com/" in problem, problem
-        assert "- Test: `test_" in problem, problem
+    tested = re.findall(r"^\| (.*?) \| `test_", tests, re.MULTILINE)
+    assert tested == [problem.partition("\n")[0] for problem in problems]
     rows = [line for line in unsolved.splitlines() if line.startswith("| ")][1:]
     assert all("](https://github.com/" in row for row in rows)
     assert len(problems) + len(rows) == 28
