@@ -13,6 +13,7 @@ import pytest
 from gpt_oss_harmony import engines
 from gpt_oss_harmony.cli import doctor, main
 from gpt_oss_harmony.cli.doctor import Finding, examine
+from gpt_oss_harmony.engines import model_names
 from gpt_oss_harmony.engines.batching_memory import PUBLISHED_FIGURES
 from gpt_oss_harmony.engines.placement import Device, Machine
 from gpt_oss_harmony.installation import requirement
@@ -119,7 +120,7 @@ def test_a_model_that_does_not_fit_is_an_error() -> None:
     assert [finding.topic for finding in found if finding.level == "error"] == ["model"]
 
 
-def test_a_folder_needs_no_network(tmp_path: Path) -> None:
+def test_a_folder_needs_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(PUBLISHED_FIGURES["openai/gpt-oss-20b"]))
@@ -130,6 +131,7 @@ def test_a_folder_needs_no_network(tmp_path: Path) -> None:
     assert "has no 'num_hidden_layers'" in by_topic(findings(str(folder), H100), "model")[0].text
     (folder / "config.json").unlink()
     assert "has no config.json" in by_topic(findings(str(folder), H100), "model")[0].text
+    monkeypatch.setattr(model_names, "find_spec", lambda name: object())  # PEFT is there
     (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "openai/gpt-oss-20b"}')
     assert by_topic(findings(str(folder), H100), "placement")[0].level == "ok"
     (unknown,) = by_topic(findings("someone/something", H100), "model")
