@@ -94,6 +94,7 @@ FOUND = {
     "train on multiple GPUs": "guides/fine-tune",
     "fine-tune gpt-oss-20b": "guides/fine-tune",
     "QLoRA": "guides/fine-tune",
+    "streaming parser": "reference/api/parser",
     "hyperparameters": "guides/fine-tune",
     "resume training": "guides/fine-tune",
     "evaluate my fine-tuned model": "guides/evaluate",
