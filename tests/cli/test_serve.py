@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -23,6 +24,7 @@ from gpt_oss_harmony.cli import main
 from gpt_oss_harmony.cli.chat_backend import REPETITION
 from gpt_oss_harmony.cli.input import InputError
 from gpt_oss_harmony.cli.listening import bind, start_listening
+from gpt_oss_harmony.cli.options import add_api_keys, api_keys
 from gpt_oss_harmony.engines import EngineError, SampledToken, Sampling
 from gpt_oss_harmony.server import Settings, create_app
 from gpt_oss_harmony.server.app import make_server
@@ -211,7 +213,8 @@ def test_what_is_written_is_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
         (("--engine-option", "d-type=x"), "must be NAME=VALUE, not 'd-type=x'"),
         (("--upstream-api-key-file", "/nowhere"), "/nowhere cannot be read: No such file"),
         (("--upstream-api-key-file", "/dev/null"), "/dev/null has no key"),
-        (("--upstream-api-key-file", __file__), "must have one key"),
+        (("--upstream-api-key-file", "TWO_KEYS"), "must have one key"),
+        (("--api-key-file", __file__), "has a key that no header can carry"),
         (("--max-running", "0"), "--max-running must be an integer from 1, not 0"),
         (("--max-waiting", "-1"), "--max-waiting must be an integer from 0, not -1"),
         (("--max-tool-calls", "x"), "--max-tool-calls must be an integer from 0, not x"),
@@ -237,7 +240,9 @@ def test_wrong_options_are_one_clear_line(
 
     monkeypatch.setattr("gpt_oss_harmony.engines.open_engine", opened)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert main(["serve", "demo", "--port", "0", *option]) != 0
+    (tmp_path / "keys").write_text("sk-one\nsk-two\n")
+    given = [str(tmp_path / "keys") if word == "TWO_KEYS" else word for word in option]
+    assert main(["serve", "demo", "--port", "0", *given]) != 0
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("harmony: error: ")
     assert problem in error
@@ -555,3 +560,15 @@ def test_a_file_with_secrets_that_others_can_read_is_named(
 
 def test_a_chat_ends_repetitions_as_the_server_does() -> None:
     assert Settings().repetition == REPETITION
+
+
+def test_a_file_of_keys_may_have_comments_and_a_mark_of_its_encoding(tmp_path: Path) -> None:
+    file = tmp_path / "keys.txt"
+    file.write_bytes("\ufeff# of the team\r\nsk-one\r\n\r\n  sk-two \r\n# sk-old\n".encode())
+    parser = argparse.ArgumentParser()
+    add_api_keys(parser)
+    assert api_keys(parser.parse_args(["--api-key-file", str(file)])) == ("sk-one", "sk-two")
+    for wrong in ("sk one", "sk-é", "sk-\x07"):
+        file.write_text(wrong, "utf-8")
+        with pytest.raises(InputError, match="no header can carry"):
+            api_keys(parser.parse_args(["--api-key-file", str(file)]))

@@ -12,10 +12,19 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from gpt_oss_harmony.tools.browser import Brave, Exa, LocalIndex, SearchResult, SearXng, YouCom
+from gpt_oss_harmony.tools.browser import (
+    Brave,
+    Exa,
+    LocalIndex,
+    SearchResult,
+    SearXng,
+    YouCom,
+    search_services,
+)
 from gpt_oss_harmony.tools.browser.search_services import SearchService
 from gpt_oss_harmony.tools.tool import ToolError
 from support.hostile_pages import Answer, Site, hostile_site, pdf
+from support.served import PATIENCE
 
 # Services
 
@@ -157,6 +166,10 @@ def test_services_are_asked_as_they_document_it(site: Site) -> None:
     assert you_headers["X-API-Key"] == "secret"
 
 
+WRONG = [{"url": 5, "title": ["a"], "text": "t", "snippets": ["t"]}]
+WRONG_TYPES = json.dumps({"results": WRONG, "web": {"results": WRONG}, "hits": WRONG}).encode()
+
+
 @pytest.mark.parametrize("name", SERVICES)
 @pytest.mark.parametrize(
     ("answer", "problem"),
@@ -165,6 +178,9 @@ def test_services_are_asked_as_they_document_it(site: Site) -> None:
         (Answer(b"<html>", "text/html"), "what are no results"),
         (Answer(b"[1]", "application/json"), "what are no results"),
         (Answer(b'{"results": 3, "web": 3}', "application/json"), "what are no results"),
+        (Answer(WRONG_TYPES, "application/json"), "what are no results"),
+        (Answer(b"[" * 100_000, "application/json"), "what are no results"),
+        (Answer(b" " * 9_000_000, "application/json"), "more than 8,388,608 bytes"),
     ],
 )
 def test_services_that_fail_say_so(site: Site, name: str, answer: Answer, problem: str) -> None:
@@ -172,6 +188,19 @@ def test_services_that_fail_say_so(site: Site, name: str, answer: Answer, proble
     site.answers[path] = answer
     with pytest.raises(ToolError, match=problem):
         searched(make(site.root), "fox", 3)
+
+
+def test_a_service_that_drips_has_so_many_seconds_for_all(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dripping(*_: Any) -> tuple[int, bytes]:
+        await asyncio.sleep(PATIENCE)
+        return 200, b"{}"
+
+    monkeypatch.setattr(SearchService, "_answer", dripping)
+    monkeypatch.setattr(search_services, "_SECONDS", 0.05)
+    with pytest.raises(ToolError, match=r"it did not answer in 0\.05 seconds"):
+        searched(SearXng(site.root), "fox", 3)
 
 
 def test_a_service_that_is_not_there_says_so() -> None:

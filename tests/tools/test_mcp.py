@@ -277,6 +277,22 @@ def test_late_answers_cancelled_calls_and_bad_ones() -> None:
     asyncio.run(flow())
 
 
+def test_a_call_that_connects_anew_outlives_the_end_of_the_lost_connection() -> None:
+    async def flow() -> None:
+        tool = await McpTool.connect(HOSTILE)
+        connection = tool._connection
+        ending = asyncio.ensure_future(answer(tool, "die"))
+        while connection._client is not None:
+            await asyncio.sleep(0)
+        assert not ending.done()  # it still closes what is lost
+        assert (await answer(tool, "echo")).text.startswith("echo ")
+        assert (await ending).is_error
+        assert (await answer(tool, "echo")).text.startswith("echo ")
+        await tool.close()
+
+    asyncio.run(flow())
+
+
 @pytest.mark.parametrize(
     ("code", "seconds", "problem"),
     [

@@ -151,6 +151,36 @@ def test_files_can_be_added(notebook: Conversation) -> None:
     assert output.attachments == ()  # who added it has it
 
 
+def test_a_notebook_keeps_its_own_files_when_its_session_is_stored(notebook: Conversation) -> None:
+    """As between two requests to a server; the notebook holds some of its files open."""
+
+    def run(code: str) -> str:
+        stored = PythonSession.from_json(notebook.session.to_json())
+        output = notebook.wait(notebook.tool.run(code, stored))
+        notebook.session = stored
+        return output.text.partition("\n[not attached")[0]
+
+    run(
+        "import mmap, os, sqlite3\n"
+        "c = sqlite3.connect('x.db'); c.execute('pragma journal_mode=wal')\n"
+        "c.execute('create table t(a)'); c.execute('insert into t values(1)'); c.commit()\n"
+        "_ = open('m.bin', 'wb').write(b'0000')\n"
+        "f = open('m.bin', 'r+b'); m = mmap.mmap(f.fileno(), 0)\n"
+        "for i in range(250): _ = open(f'{i}.txt', 'w').write('old')"
+    )
+    run(
+        "c.execute('insert into t values(2)'); c.commit(); m[:2] = b'11'; m.flush()\n"
+        "for i in range(250): _ = open(f'{i}.txt', 'w').write('new')\n"
+        "os.chmod('0.txt', 0o444)"
+    )
+    notebook.session.add_file("added.txt", b"by the user")
+    read = "c.execute('select count(*) from t').fetchone()[0], open('m.bin').read()"
+    assert run(read) == "(2, '1100')"
+    assert run("{open(f'{i}.txt').read() for i in range(250)}") == "{'new'}"
+    assert run("open('added.txt').read()") == "'by the user'"
+    run("c.close(); m.close(); f.close()\nimport glob\nfor name in glob.glob('*'): os.remove(name)")
+
+
 def test_long_output_is_cut_in_its_middle(notebook: Conversation) -> None:
     text = notebook.text("for i in range(20_000): print(i)\nprint('the end')")
     assert text.startswith("0\n1\n2\n")

@@ -72,6 +72,9 @@ READER_GONE = 141  # the same with SIGPIPE
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `argv` is ``sys.argv[1:]`` unless given."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it is closed, as for a daemon
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # the same bytes on every platform
             stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")

@@ -220,7 +220,7 @@ def _key_text(text: str) -> str:
 def _keys_of_file(option: str, name: str) -> list[str]:
     warn_if_shared(option, name)
     try:
-        text = Path(name).read_text("utf-8")
+        text = Path(name).read_text("utf-8-sig")
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or "it is no text"
         raise UnreadableError(
@@ -230,9 +230,16 @@ def _keys_of_file(option: str, name: str) -> list[str]:
 
 
 def _keys_in(source: str, text: str) -> list[str]:
-    keys = [line.strip() for line in text.split("\n") if line.strip()]
+    """Read one key per line; a line that begins with ``#`` is a comment."""
+    lines = [line.strip() for line in text.split("\n")]
+    keys = [line for line in lines if line and not line.startswith("#")]
     if not keys:
         raise InputError(f"{source} has no key; write one, or leave it out")
+    if any(not key.isascii() or not key.isprintable() or " " in key for key in keys):
+        raise InputError(
+            f"{source} has a key that no header can carry; use visible ASCII characters, one key "
+            "per line"
+        )
     return keys
 
 

@@ -11,9 +11,10 @@ from ..conversation.content import CHANNELS
 from ..conversation.messages import ROLES, Header, Role
 from ..tokens.special_tokens import (
     CALL,
-    CHANNEL,
+    CONSTRAIN,
     END,
     HEADER_PARTS,
+    MESSAGE,
     RETURN,
     SPECIAL_TEXTS,
     START,
@@ -59,8 +60,10 @@ def _begin_header_without_start(parser: ParserState, token: int) -> None:
     cut_header = parser.cut_header
     parser.begin_header(Phase.BARE_HEADER)
     parser.given_role = Role.ASSISTANT
-    if cut_header and token != CHANNEL and not text.strip():
-        # <|end|> stood between the recipient of a header and its <|constrain|> or <|message|>.
+    is_next = token == MESSAGE or (token == CONSTRAIN and CONSTRAIN not in cut_header)
+    if cut_header and is_next and not text.strip():
+        # <|end|> stood between the recipient of a header and its <|constrain|> or <|message|>. The
+        # former comes once: a model in circles would have the header read again and again.
         parser.header_tokens = cut_header
         parser.take_again(token)
         return

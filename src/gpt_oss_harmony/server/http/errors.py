@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Mapping
 from json import JSONDecodeError
@@ -284,7 +285,7 @@ def error_response(error: ApiError, scope: Scope) -> Response:
     headers = {}
     if error.retry_after is not None:
         # In whole seconds; with 0, clients would come again at once.
-        headers["Retry-After"] = str(max(1, round(error.retry_after)))
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     if error.status == 401:
         # RFC 9110 requires it beside a 401.
         headers["WWW-Authenticate"] = "Bearer"

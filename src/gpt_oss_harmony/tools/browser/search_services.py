@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from html import unescape
 from typing import Any
 
+import anyio
 import httpx2
 
 from ..tool import ToolError
 from .backends import SearchResult
 
-_SECONDS = 20
+_SECONDS = 20  # for a whole search
+_MOST_BYTES = 8 * 1024 * 1024  # of a response
 _EXCERPT = 200  # characters of a response that an error shows
 _BRAVE_RESULTS, _BRAVE_CHARACTERS, _BRAVE_WORDS = 20, 400, 50  # the limits of its API
 _EXA_HIGHLIGHTS = 600  # characters for each result
@@ -49,19 +52,42 @@ class SearchService(ABC):
     ) -> Sequence[SearchResult]:
         """Return at most `topn` results; raises `ToolError` if the service fails."""
         try:
-            response = await self._client.request(url=self._url, **self.request(query, topn))
-            if not response.is_success:
+            with anyio.fail_after(_SECONDS):
+                status, body = await self._answer(self.request(query, topn))
+            if not 200 <= status < 300:
+                reason = body.decode("utf-8", "replace")[:_EXCERPT].strip()
                 raise ToolError(
-                    f"{self.name} refuses the search ({response.status_code}): "
-                    f"{response.text[:_EXCERPT].strip() or 'it gives no reason'}"
+                    f"{self.name} refuses the search ({status}): {reason or 'it gives no reason'}"
                 )
+            results = self.results(json.loads(body))
+            if any(
+                not isinstance(value, str)
+                for each in results
+                for value in vars(each).values()
+                if value is not None
+            ):
+                raise TypeError("not all of a result is text")
             # Services may return more: not all of them take the number of results.
-            return [result for result in self.results(response.json()) if result.url][:topn]
+            return [result for result in results if result.url][:topn]
+        except TimeoutError as error:
+            raise ToolError(
+                f"cannot search by {self.name}: it did not answer in {_SECONDS} seconds"
+            ) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             why = str(error) or type(error).__name__
             raise ToolError(f"cannot search by {self.name}: {why}") from error
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise ToolError(f"{self.name} answers with what are no results: {error!r}") from error
+
+    async def _answer(self, request: Mapping[str, Any]) -> tuple[int, bytes]:
+        """Return the status and the body of the answer."""
+        body = bytearray()
+        async with self._client.stream(url=self._url, **request) as response:
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > _MOST_BYTES:
+                    raise ToolError(f"{self.name} answers with more than {_MOST_BYTES:,} bytes")
+        return response.status_code, bytes(body)
 
     async def close(self) -> None:
         """Close the connections."""

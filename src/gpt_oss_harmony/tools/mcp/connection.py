@@ -122,17 +122,17 @@ class McpConnection:
         try:
             if not await self._first({call}, seconds):
                 raise McpServerError(f"the tool did not answer in {seconds:g} seconds")
-            return await self._result(call)
+            return await self._result(call, client)
         finally:
             await _cancel(call)
 
     async def close(self) -> None:
         """End the connection, and a server that was started."""
-        self._client = None
-        if self._task is not None:
+        self._client, task = None, self._task
+        if task is not None:
             self._closing.set()
-            await asyncio.wait({self._task}, timeout=_CLOSING_SECONDS)
-            await _cancel(self._task)
+            await asyncio.wait({task}, timeout=_CLOSING_SECONDS)
+            await _cancel(task)  # not `self._task`: another call may have connected meanwhile
 
     async def _first(
         self, waiting: set[asyncio.Future[_Result]], seconds: float
@@ -145,7 +145,7 @@ class McpConnection:
         done, _ = await asyncio.wait(futures, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         return done
 
-    async def _result(self, call: asyncio.Future[CallToolResult]) -> CallToolResult:
+    async def _result(self, call: asyncio.Future[CallToolResult], client: Client) -> CallToolResult:
         problem = call.exception() if call.done() else None
         if call.done() and problem is None:
             return call.result()
@@ -153,7 +153,8 @@ class McpConnection:
             raise McpServerError(f"the server's answer cannot be used: {_reason(problem)}")
         if isinstance(problem, MCPError) and problem.code not in _ENDS:
             raise McpServerError(f"the server refused the call: {_reason(problem)}")
-        await self.close()  # the next call opens a new connection
+        if self._client is client:  # else another call has closed it
+            await self.close()  # the next call opens a new connection
         if isinstance(problem, MCPError) and problem.code == INVALID_REQUEST:
             raise McpServerError(
                 f"the server refused the call: {_reason(problem)}. The next call begins a new "

@@ -69,7 +69,10 @@ class PythonSession(BaseModel):
     uploads: list[str] = Field(default_factory=list)
     """The ids of files of a client that were put into the folder; each is put there once."""
 
-    _new_files: set[str] = PrivateAttr(default_factory=set)
+    new_files: list[str] = Field(default_factory=list)
+    """Of `files`, those that the notebook has not got yet. The others are its own: it may hold them
+    open, or have changed them since they were stored."""
+
     _lock: asyncio.Lock = PrivateAttr(default_factory=asyncio.Lock)
 
     @model_validator(mode="after")
@@ -77,7 +80,6 @@ class PythonSession(BaseModel):
         wrong = next((path for path in self.files if not is_plain_path(path)), None)
         if wrong is not None:
             raise ValueError(f"{wrong!r:.200} is not a path below a folder")
-        self._new_files.update(self.files)
         return self
 
     def to_json(self) -> str:
@@ -99,7 +101,8 @@ class PythonSession(BaseModel):
                 f"{path!r:.200} is not a path below a folder, such as 'data/table.csv'"
             )
         self.files[path] = data
-        self._new_files.add(path)
+        if path not in self.new_files:
+            self.new_files.append(path)
 
     def add_upload(self, id: str, path: str, data: bytes) -> None:
         """Put a file of a client into ``/mnt/data``, as `add_file` does, and note its id."""
@@ -115,12 +118,12 @@ class PythonSession(BaseModel):
         """Begin a new notebook; none of the files exist in it yet."""
         self.notebook = notebook
         self.files_left_out.clear()
-        self._new_files.update(self.files)
+        self.new_files = [*self.files]
 
     def take_new_files(self) -> dict[str, bytes]:
         """Return the files that were added since the last call."""
-        new = {path: self.files[path] for path in sorted(self._new_files) if path in self.files}
-        self._new_files.clear()
+        new = {path: self.files[path] for path in sorted(self.new_files) if path in self.files}
+        self.new_files.clear()
         return new
 
     def store_file(self, path: str, data: bytes | None, most: int) -> None:
@@ -139,7 +142,8 @@ class PythonSession(BaseModel):
     def forget_file(self, path: str) -> None:
         """Remove a file that the notebook no longer has."""
         self.files.pop(path, None)
-        self._new_files.discard(path)
+        if path in self.new_files:
+            self.new_files.remove(path)
         if path in self.files_left_out:
             self.files_left_out.remove(path)
 
