@@ -188,7 +188,8 @@ def add_api_keys(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="a file of API keys, one per line; each request must have one of them; repeatable",
+        help="a file of API keys, one per line (# begins a comment); each request must have one of "
+        "them; repeatable",
     )
     parser.add_argument(
         "--api-key",
