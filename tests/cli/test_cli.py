@@ -680,6 +680,15 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert (result.returncode, result.stderr) == (141, b"")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell of POSIX")
+@pytest.mark.parametrize("words", ["--version", "--help", "template chat"])
+def test_a_closed_output_is_no_error(words: str) -> None:
+    """As of a daemon, whose standard output nobody reads."""
+    command = f"{sys.executable} -m gpt_oss_harmony {words} >&-"
+    ended = subprocess.run(command, shell=True, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_an_error() -> None:
     with open("/dev/full", "wb") as full:

@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from gpt_oss_harmony.server import Settings, create_app
 from gpt_oss_harmony.server.auth.api_keys import ApiKeys
+from gpt_oss_harmony.server.http.errors import error_response, too_many
 from gpt_oss_harmony.server.store import KeyLimits, Store
 from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
@@ -92,3 +93,9 @@ def test_an_answer_has_the_room_that_the_limit_leaves(server: Server, path: str)
     used = len(engine.prompts[0])  # in characters, of which a token has several
     assert sampling.max_tokens is not None
     assert 200 - used < sampling.max_tokens < 200
+
+
+@pytest.mark.parametrize(("wait", "told"), [(0, "1"), (0.2, "1"), (29.4, "30"), (30, "30")])
+def test_who_waits_as_told_has_waited_enough(wait: float, told: str) -> None:
+    refused = error_response(too_many("busy", wait), {"type": "http", "path": "/v1/responses"})
+    assert refused.headers["retry-after"] == told
