@@ -236,10 +236,10 @@ def _keys_in(source: str, text: str) -> list[str]:
     keys = [line for line in lines if line and not line.startswith("#")]
     if not keys:
         raise InputError(f"{source} has no key; write one, or leave it out")
-    if any(not key.isascii() or not key.isprintable() or " " in key for key in keys):
+    if any(not key.isascii() or not key.isprintable() for key in keys):
         raise InputError(
-            f"{source} has a key that no header can carry; use visible ASCII characters, one key "
-            "per line"
+            f"{source} has a key that no header can carry; use ASCII characters without control "
+            "codes, one key per line"
         )
     return keys
 
