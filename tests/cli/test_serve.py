@@ -568,6 +568,7 @@ def test_a_file_of_keys_may_have_comments_and_a_mark_of_its_encoding(tmp_path: P
     parser = argparse.ArgumentParser()
     add_api_keys(parser)
     assert api_keys(parser.parse_args(["--api-key-file", str(file)])) == ("sk-one", "sk two")
+    assert api_keys(parser.parse_args(["--api-key", "#x"])) == ("#x",)  # only files have comments
     for wrong in ("sk-é", "sk-\x07"):
         file.write_text(wrong, "utf-8")
         with pytest.raises(InputError, match="no header can carry"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +10,7 @@ import httpx2
 import pytest
 
 from gpt_oss_harmony.server import Settings, create_app
+from support.named_things import make_named
 from support.scripted_engine import TalkingEngine
 from support.served import PATIENCE, serving
 
@@ -41,64 +41,22 @@ def client_of(url: str, key: str) -> httpx2.Client:
     return httpx2.Client(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=PATIENCE)
 
 
-@pytest.fixture(scope="module")
-def ids(anna: httpx2.Client) -> dict[str, str]:
-    """One of everything that a path names, made by Anna."""
-
-    def new(place: str, **sent: Any) -> str:
-        answer = anna.post(place, **sent)
-        assert answer.status_code == 200, answer.text
-        id: str = answer.json()["id"]
-        return id
-
-    file = {"file": ("a.txt", b"Hi")}
-    talk = new("/v1/conversations", json={"items": HI})
-    container = new("/v1/containers", json={"name": "a"})
-    line = {"custom_id": "a", "method": "POST", "url": "/v1/responses"}
-    lines = json.dumps({**line, "body": {"model": "script", "input": "Hi!"}}).encode()
-    source = new("/v1/files", files={"file": ("a.jsonl", lines)}, data={"purpose": "batch"})
-    upload = {"filename": "a.txt", "bytes": 2, "purpose": "user_data", "mime_type": "text/plain"}
-    batch = {"input_file_id": source, "endpoint": "/v1/responses", "completion_window": "24h"}
-    asked = {"custom_id": "a", "params": {"model": "script", "max_tokens": 9, "messages": HI}}
-    return {
-        "response_id": new("/v1/responses", json={"model": "script", "input": "Hi!"}),
-        "completion_id": new(
-            "/v1/chat/completions", json={"model": "script", "messages": HI, "store": True}
-        ),
-        "conversation_id": talk,
-        "item_id": anna.get(f"/v1/conversations/{talk}/items").json()["data"][0]["id"],
-        "container_id": container,
-        "container's file_id": new(f"/v1/containers/{container}/files", files=file),
-        "file_id": new("/v1/files", files=file, data={"purpose": "user_data"}),
-        "upload_id": new("/v1/uploads", json=upload),
-        "batch_id": new("/v1/batches", json=batch),
-        "messages' batch_id": new("/v1/messages/batches", json={"requests": [asked]}),
-    }
-
-
-def of_path(ids: dict[str, str], path: str) -> dict[str, str]:
-    special = {"/containers/": "container's file_id", "/messages/batches": "messages' batch_id"}
-    named = {name: ids[name] for name in re.findall(r"{(\w+?)(?::\w+)?}", path)}
-    for part, name in special.items():
-        last = name.rpartition(" ")[2]
-        if part in path and last in named:
-            named[last] = ids[name]
-    return named
-
-
 def unknown(id: str) -> str:
     """An id of the same kind that nobody has."""
     return re.sub(r"[0-9a-zA-Z]{12}$", "0" * 12, id)
 
 
 PATHS = create_app(TalkingEngine()).openapi()["paths"]
-NAMED = [
-    (method.upper(), path)
-    for path, methods in PATHS.items()
-    if "_id}" in path
-    for method in methods
-]
+NAMING = [path for path in PATHS if "_id}" in path]
+NAMED = [(method.upper(), path) for path in NAMING for method in PATHS[path]]
 LISTS = [path for path, methods in PATHS.items() if "get" in methods and "{" not in path]
+
+
+@pytest.fixture(scope="module")
+def annas(url: str) -> dict[str, dict[str, str]]:
+    """What Anna made for each path that names something: the ids by their names."""
+    with client_of(f"{url}/v1", ANNA) as client:
+        return {path: make_named(client, path) for path in NAMING}
 
 
 def test_the_law_is_about_all_that_can_be_named() -> None:
@@ -122,9 +80,9 @@ def answer_of(client: httpx2.Client, method: str, path: str, named: dict[str, st
 
 @pytest.mark.parametrize(("method", "path"), NAMED)
 def test_what_another_key_made_is_unknown(
-    method: str, path: str, ids: dict[str, str], ben: httpx2.Client
+    method: str, path: str, annas: dict[str, dict[str, str]], ben: httpx2.Client
 ) -> None:
-    named = of_path(ids, path)
+    named = annas[path]
     strange = {name: unknown(id) for name, id in named.items()}
     assert strange != named
     status, text = answer_of(ben, method, path, named)
@@ -134,10 +92,10 @@ def test_what_another_key_made_is_unknown(
 
 @pytest.mark.parametrize("path", LISTS)
 def test_lists_have_nothing_of_another_key(
-    path: str, ids: dict[str, str], ben: httpx2.Client
+    path: str, annas: dict[str, dict[str, str]], ben: httpx2.Client
 ) -> None:
     text = ben.get(path).text
-    assert not [name for name, id in ids.items() if id in text]
+    assert not [id for named in annas.values() for id in named.values() if id in text]
 
 
 @pytest.mark.parametrize(
@@ -151,9 +109,14 @@ def test_lists_have_nothing_of_another_key(
     ],
 )
 def test_a_body_cannot_name_what_another_key_made(
-    path: str, field: str, ids: dict[str, str], ben: httpx2.Client
+    path: str, field: str, annas: dict[str, dict[str, str]], ben: httpx2.Client
 ) -> None:
-    name = {"conversation": "conversation_id", "input_file_id": "file_id"}.get(field, "response_id")
+    name, of = {
+        "conversation": ("conversation_id", "/v1/conversations/{conversation_id}"),
+        "input_file_id": ("file_id", "/v1/files/{file_id}"),
+        "previous_response_id": ("response_id", "/v1/responses/{response_id}"),
+    }[field]
+    id = annas[of][name]
 
     def asked(id: str) -> Any:
         body = {"model": "script", "input": "Hi!", field: id}
@@ -162,16 +125,20 @@ def test_a_body_cannot_name_what_another_key_made(
         answer = ben.post(path, json=body)
         return answer.status_code, answer.text.replace(id, name)
 
-    status, text = asked(ids[name])
-    assert (status, text) == asked(unknown(ids[name]))
+    status, text = asked(id)
+    assert (status, text) == asked(unknown(id))
     assert status in (400, 404)
 
 
 @pytest.mark.parametrize("place", ["input_file", "input_image", "container", "item_reference"])
 def test_an_input_cannot_name_what_another_key_made(
-    place: str, ids: dict[str, str], ben: httpx2.Client
+    place: str, annas: dict[str, dict[str, str]], ben: httpx2.Client
 ) -> None:
-    name = {"container": "container_id", "item_reference": "item_id"}.get(place, "file_id")
+    name, of = {
+        "container": ("container_id", "/v1/containers/{container_id}"),
+        "item_reference": ("item_id", "/v1/conversations/{conversation_id}/items/{item_id}"),
+    }.get(place, ("file_id", "/v1/files/{file_id}"))
+    id = annas[of][name]
 
     def asked(id: str) -> Any:
         part = {"type": place, "file_id": id}
@@ -184,15 +151,17 @@ def test_an_input_cannot_name_what_another_key_made(
         answer = ben.post("/v1/responses", json=body)
         return answer.status_code, answer.text.replace(id, name)
 
-    status, text = asked(ids[name])
-    assert (status, text) == asked(unknown(ids[name]))
+    status, text = asked(id)
+    assert (status, text) == asked(unknown(id))
     assert status >= 400
 
 
-def test_nothing_of_annas_was_changed(ids: dict[str, str], anna: httpx2.Client) -> None:
+def test_nothing_of_annas_was_changed(
+    annas: dict[str, dict[str, str]], anna: httpx2.Client
+) -> None:
     """The last of this file: after all that Ben asked for, everything is there."""
     for path in {path for method, path in NAMED if method == "GET"}:
         if path.endswith("/results"):
             continue  # 404 until the batch has ended
-        answer = anna.get(path.format(**of_path(ids, path)))
+        answer = anna.get(path.format(**annas[path]))
         assert answer.status_code == 200, (path, answer.text)

@@ -413,8 +413,7 @@ def _figures(model: str) -> ModelFigures | None:
         from ..engines.demo_model import demo_config
 
         return ModelFigures.of(demo_config())
-    if base := adapter_base(Path(model)):
-        return _figures(base)
+    model = adapter_base(Path(model)) or model
     path = Path(model) / "config.json"
     if not path.is_file() and model in PUBLISHED_FIGURES:
         return ModelFigures.of(PUBLISHED_FIGURES[model])

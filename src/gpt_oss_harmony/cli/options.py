@@ -227,13 +227,11 @@ def _keys_of_file(option: str, name: str) -> list[str]:
         raise UnreadableError(
             f"{option} {name} cannot be read: {problem}; name a text file with one key per line"
         ) from error
-    return _keys_in(f"{option} {name}", text)
+    return _keys_in(f"{option} {name}", re.sub(r"^\s*#.*", "", text, flags=re.MULTILINE))
 
 
 def _keys_in(source: str, text: str) -> list[str]:
-    """Read one key per line; a line that begins with ``#`` is a comment."""
-    lines = [line.strip() for line in text.split("\n")]
-    keys = [line for line in lines if line and not line.startswith("#")]
+    keys = [line.strip() for line in text.split("\n") if line.strip()]
     if not keys:
         raise InputError(f"{source} has no key; write one, or leave it out")
     if any(not key.isascii() or not key.isprintable() for key in keys):

@@ -271,7 +271,7 @@ async def _serve(
             for tool in tools:
                 opened.push_async_callback(tool.close)
             announce(f"storing responses in {database_name(settings.database)}")
-            if has_keys:  # maybe one made long ago, on another day with this database
+            if has_keys:  # perhaps one made long ago
                 announce("each request needs an API key; 'harmony keys list' shows those stored")
             announce(f"loading {arguments.model} ...")
             engine = await opened.enter_async_context(await open_engine(arguments.model, **options))

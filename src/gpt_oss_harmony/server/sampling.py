@@ -145,18 +145,20 @@ async def _counted(
     """
     threshold = services.settings.repetition
     detector = None if threshold is None else RepetitionDetector(threshold)
-    tokens: list[int] = []
+    can_be_closed = bool(sampling.grammar) and sampling.logprobs is None
+    tokens: list[int] = []  # kept only for closing
     async with aclosing(stream):
         async for sampled in stream:
             metrics.count()
-            tokens.append(sampled.token)
+            if can_be_closed:
+                tokens.append(sampled.token)
             period = 0 if detector is None else detector.take(sampled.token)
             if not period or sampled.finish_reason is not None:
                 yield sampled
                 continue
             metrics.note_circles(period)
             rest: list[int] = []
-            if sampling.grammar and sampling.logprobs is None:
+            if can_be_closed:
                 pool = services.pools.grammar
                 rest = await pool.run(caller.owner, _rest_of_body, sampling, tokens)
             metrics.sampled += len(rest)
