@@ -193,6 +193,8 @@ well_formed = st.lists(st.sampled_from([THINK, PREAMBLE]), max_size=3).flatmap(
 
 @given(hostile, st.sampled_from([(), ("END",), ("E", "ND")]), st.booleans())
 @example(ENCODING.encode(" to=user<|message|>END", allowed_special="all"), ("END",), False)
+@example(ENCODING.encode(" to=user<|message|>", allowed_special="all"), (), False)
+@example(ENCODING.encode(" to=user<|message|>Hi", allowed_special="all"), (), True)
 @example(
     ENCODING.encode("<|message|><|channel|>final<|message|>", allowed_special="all"), (), False
 )
@@ -226,10 +228,12 @@ def test_the_stream_says_what_the_messages_say(
             text = event.message.text
             # Clients read the arguments of a whole call as JSON, so that of none is empty.
             assert event.text == text or (event.message.recipient and not text.strip())
-            ended.append((event.message.channel, event.message.recipient, event.text))
+            to = event.message.recipient
+            called = None if to in {"all", *(role.value for role in Role)} else to  # as `to=user`
+            ended.append((event.message.channel, called, event.text))
     assert ended == streamed
     assert isinstance(events[-1], TurnEnded)
-    is_answer = [text for channel, to, text in ended if to is None and channel != "analysis"]
+    is_answer = [text for channel, call, text in ended if call is None and channel != "analysis"]
     assert not any(text in answer for answer in is_answer for text in stop)
 
 
