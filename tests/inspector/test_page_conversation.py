@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import json
 import operator
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from gpt_oss_harmony import (
     Conversation,
@@ -271,6 +272,17 @@ def test_the_last_key_before_a_reload_is_kept(page: Page) -> None:
     page.evaluate(
         "text => sessionStorage.setItem('harmony-inspector-document', text)", json.dumps(carried)
     )
+    page.reload()
+    expect(as_json(page)).to_have_value(BROKEN)
+
+
+def test_the_last_key_is_kept_where_the_address_is_written_during_the_reload(page: Page) -> None:
+    def answer_late(route: Route) -> None:
+        time.sleep(1)  # the page, which is still there, writes its address after 0.3 seconds
+        route.continue_()
+
+    page.route(page.url.partition("#")[0], answer_late)
+    as_json(page).fill(BROKEN)
     page.reload()
     expect(as_json(page)).to_have_value(BROKEN)
 

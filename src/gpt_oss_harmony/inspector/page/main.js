@@ -48,9 +48,10 @@ let packed = "";
 /** Put the document into the URL; soon, as it may change with each key. */
 function writeFragment() {
   clearTimeout(timer);
-  timer = window.setTimeout(async () => {
+  const begun = window.setTimeout(async () => {
     const json = state.toJSON();
     const text = Object.keys(json).length === 0 ? "" : await pack(json);
+    if (begun !== timer) return; // the document changed again, or another link was opened
     const fits = text.length <= LONGEST;
     if (!fits && packed !== "") {
       announce(phrase("The conversation is too long for the address. A reload loses it; Share saves it."));
@@ -59,6 +60,7 @@ function writeFragment() {
     history.replaceState(null, "", urlWith(packed, tabs.chosen));
     timer = 0;
   }, 300);
+  timer = begun;
 }
 
 /** Take the document and the tab from the URL. */
@@ -237,14 +239,18 @@ acceptDrops();
 acceptPastes();
 state.subscribe(() => writeFragment());
 window.addEventListener("popstate", () => readLocation());
-window.addEventListener("pagehide", () => {
-  if (timer === 0) return;
-  try {
-    carryDocument(state);
-  } catch {
-    // What is too long for the browser's storage is too long for the address, which was announced.
-  }
-});
+// Also before the page is left: a reload goes to the address of that moment, even if the page writes
+// a new one while it waits for the answer.
+for (const leaving of ["beforeunload", "pagehide"]) {
+  window.addEventListener(leaving, () => {
+    if (timer === 0) return;
+    try {
+      carryDocument(state);
+    } catch {
+      // What is too long for the browser's storage is too long for the address, which was announced.
+    }
+  });
+}
 window.addEventListener("pageshow", (event) => {
   if (event.persisted) carriedDocument(); // the page itself came back with its document
 });
