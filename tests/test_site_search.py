@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import subprocess
@@ -172,6 +173,25 @@ FOUND = {
     "harmony doctor": "guides/command",
     "harmony render": "guides/command",
     "lenient": "understand/recovery",
+    "training data": "guides/training-data",
+    "built-in browser tool": "guides/browser",
+    "how to use browser tool": "guides/browser",
+    "how to use the python tool": "guides/python-tool",
+    "train with tool calls": "guides/training-data",
+    "train only on last answer": "guides/training-data",
+    "multi turn conversation training": "guides/training-data",
+    "mask assistant reasoning": "guides/training-data",
+    "count tokens in a prompt": "reference/api/encoding",
+    "parse tool call arguments": "guides/sampling-loop",
+    "batch inference": "reference/endpoints/batches",
+    "which engine should I use?": "guides/choose-engine",
+    "use mcp server with gpt-oss": "guides/mcp",
+    "multiple workers": "guides/deploy",
+    "postgresql database": "guides/deploy",
+    "environment variables": "guides/command",
+    "safety classifier": "guides/safeguard",
+    "upload a file": "reference/endpoints/files-and-containers",
+    "speed compared to the reference": "understand/benchmarks",
 }
 """What people type, and the page that must be among the first three."""
 
@@ -209,6 +229,7 @@ TRANSLATED = {
         "рассуждение": "understand/format",
         "токенизация": "start",
         "авторизация": "guides/serve",
+        "видеопамять": "guides/fine-tune",
     },
 }
 """What people type in other languages, and the page that must be among the first three."""
@@ -232,6 +253,17 @@ SHOWN = """async typed => {
   return shown;
 }"""
 """The first three pages that the worker of the site's search finds, in the order shown."""
+
+
+TITLES = """async () => {
+  const {base, search} = JSON.parse(document.querySelector('#__config').textContent);
+  const index = await fetch(new URL('search/search_index.json', new URL(base + '/', location.href)));
+  const languages = /^(ja|ko|ru)\\//;
+  const worker = await (await fetch(search)).text();
+  const common = /generateStopWordFilter\\((\\[[^\\]]+\\])/.exec(worker)[1];
+  return [(await index.json()).docs.filter(entry => !languages.test(entry.location)), JSON.parse(common)];
+}"""
+"""The pages and sections in the index of English, and the words that the search leaves out."""
 
 
 @pytest.fixture(scope="module")
@@ -264,6 +296,25 @@ def test_the_first_three_pages_have_what_people_look_for(site: str, browser: Bro
     assert not missed
     assert {typed: shown[typed][:1] for typed in FIRST} == {
         typed: [page] for typed, page in FIRST.items()
+    }
+
+
+def test_titles_and_headings_find_their_pages(site: str, browser: Browser) -> None:
+    searcher = browser.new_page()
+    searcher.goto(site)
+    entries, common = searcher.evaluate(TITLES)
+    searcher.close()
+    pages: dict[str, set[str]] = {}
+    for entry in entries:
+        page, _, anchor = entry["location"].partition("#")
+        title = html.unescape(re.sub(r"<[^>]+>", "", entry["title"]))
+        telling = [word for word in title.lower().split() if word not in common]
+        if page and (not anchor or (len(telling) > 1 and not page.startswith("reference/"))):
+            pages.setdefault(title, set()).add(page.rstrip("/"))
+    shown = found(browser, site, pages)
+    assert len(pages) >= 250
+    assert not {
+        title: shown[title] for title, expected in pages.items() if expected.isdisjoint(shown[title])
     }
 
 

@@ -54,14 +54,12 @@ _LOADED = re.compile(
 _BASE = re.compile(r'(?<="base": ")[./]+(?=")')
 _INDEX = Path("search", "search_index.json")
 
-# Where the theme's search begins to read a query. A minus before a word excludes it there, so that
-# whoever types the name of an option would find every page but the right one. An option is searched
-# by its words and, for the sections that have it, as one word that begins like no other.
-_QUERY = "return t.trim().split("
-_OPTIONS_ARE_WORDS = (
-    r'return t.replace(/(^|\s)-*(\S+-\S+|(?<=-)\S+)/g,(_,s,o)=>`${s}${o} zz${o.replace(/-/g,"")}`)'
-    ".trim().split("
-)
+# Where the theme's worker of the search reads a query, and where it weighs what it found: it calls
+# the functions of search.js there.
+_SEARCH = {
+    "return t.trim().split(": "return searchedWords(t).trim().split(",
+    "score:a*(1+K(g,2)),": "score:a*searchWeight(this.map.get(o),f),",
+}
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 _COMMAND = re.compile(r"harmony [a-z ,]+")
@@ -217,9 +215,12 @@ def on_post_build(config: Any) -> None:
         path.write_text(text, encoding="utf-8")
     for worker in site.glob("assets/javascripts/workers/search.*.min.js"):
         code = worker.read_text(encoding="utf-8")
-        if code.count(_QUERY) != 1:
-            _log.warning("%s reads queries in another way; see _QUERY", worker.name)
-        worker.write_text(code.replace(_QUERY, _OPTIONS_ARE_WORDS), encoding="utf-8")
+        for theirs, ours in _SEARCH.items():
+            if code.count(theirs) != 1:
+                _log.warning("%s searches in another way; see _SEARCH", worker.name)
+            code = code.replace(theirs, ours)
+        added = Path(__file__).with_name("search.js").read_text(encoding="utf-8")
+        worker.write_text(added + code, encoding="utf-8")
 
 
 def _seen_from(language: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
