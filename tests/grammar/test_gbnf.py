@@ -97,14 +97,15 @@ SCHEMAS: list[Any] = [
 ]  # fmt: skip
 
 
-def answer(schema: Any) -> TurnOptions:
+def answer(schema: Any, **options: Any) -> TurnOptions:
     wanted = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
-    return TurnOptions(response_format=wanted)
+    return TurnOptions(response_format=wanted, **options)
 
 
+@pytest.mark.parametrize("options", [{}, {"whitespace": "compact"}, {"canonical": True}])
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_values_of_schemas(schema: Any) -> None:
-    grammar = turn_grammar(Conversation.from_messages([]), answer(schema))
+def test_values_of_schemas(schema: Any, options: dict[str, Any]) -> None:
+    grammar = turn_grammar(Conversation.from_messages([]), answer(schema, **options))
     pattern = as_pattern(turn_gbnf(grammar))
     for value in VALUES:
         completion = f"<|channel|>final<|message|>{value}"

@@ -86,6 +86,16 @@ def test_answers_follow_a_format(requested: dict[str, Any], right: str, wrong: s
     assert not accepts(grammar, f"{FINAL}{wrong}<|return|>")
 
 
+@pytest.mark.parametrize("value", [None, 5, [], [5], {}, b"a"])
+@pytest.mark.parametrize(
+    ("kind", "field"), [("regex", "pattern"), ("choice", "choices"), ("grammar", "grammar")]
+)
+def test_a_format_without_its_text_is_refused(kind: str, field: str, value: Any) -> None:
+    for requested in ({"type": kind}, {"type": kind, field: value}):
+        with pytest.raises(GrammarError, match=f"response_format: {field}.*: expected a"):
+            turn_grammar(PLAIN, TurnOptions(response_format=requested))
+
+
 @pytest.mark.parametrize(
     ("text_format", "problem"),
     [

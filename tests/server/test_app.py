@@ -86,6 +86,7 @@ def test_a_bug_is_an_error_of_the_server_without_its_details(client: TestClient)
     assert answer.status_code == 500
     assert answer.json()["error"]["type"] == "server_error"
     assert "ZeroDivision" not in answer.text
+    assert answer.headers["connection"] == "close"  # which the server then does
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from gpt_oss_harmony.apis.ollama.fold import OllamaFold
 from gpt_oss_harmony.apis.ollama.request import OllamaChatRequest, OllamaOptions
 from gpt_oss_harmony.apis.ollama.writer import INVALID_ARGUMENTS, OllamaWriter
 from gpt_oss_harmony.server import Settings
-from support.chat_server import CALL, FINAL, HI, PREAMBLE, THINK, TellingEngine
+from support.chat_server import CALL, FINAL, HI, PREAMBLE, THINK, THINK_MORE, TellingEngine
 from support.examples import examples
 from support.responses_server import serving
 from support.scripted_engine import ENCODING, ScriptedEngine
@@ -81,6 +81,15 @@ def test_a_stream_says_what_the_whole_says(client: Client) -> None:
     calls = [call for line in lines for call in line.message.tool_calls or ()]
     assert calls == whole.message.tool_calls
     assert [line.done for line in lines] == [False] * (len(lines) - 1) + [True]
+
+
+def test_texts_of_several_messages_are_apart(client: Client, engine: ScriptedEngine) -> None:
+    engine.completions = [THINK + THINK_MORE + PREAMBLE + FINAL] * 3
+    whole, generated = client.chat(NAME, HI), client.generate(NAME, "hi")
+    assert whole.message.thinking == generated.thinking == "Hm, hm.\n\nSo."
+    assert whole.message.content == generated.response == "I look.\n\nHello 🏰 there."
+    lines = list(client.chat(NAME, HI, stream=True))
+    assert "".join(line.message.thinking or "" for line in lines) == whole.message.thinking
 
 
 def test_generating(client: Client, engine: ScriptedEngine) -> None:

@@ -92,6 +92,7 @@ def turn_gbnf(grammar: str) -> str:
             remedy="pass what turn_grammar returned, not a copy of its text",
         )
     lines: list[str] = []
+    json_rules = _JSON_RULES
     for rule, body in grammar.rules.items():
         name = _renamed(rule)
         match body:
@@ -99,6 +100,8 @@ def turn_gbnf(grammar: str) -> str:
                 schema = json.loads(text)
                 if "whitespace_pattern" in schema["x-guidance"]:
                     raise _cannot_express("JSON with white space anywhere", "")
+                if schema["x-guidance"]["item_separator"] == ",":
+                    json_rules = _JSON_RULES.replace(' " "?', "")
                 lines += _Schema(name, schema).rules()
             case FreeText(tokens):
                 if tokens is not None:
@@ -110,7 +113,7 @@ def turn_gbnf(grammar: str) -> str:
                 lines.append(f"{name} ::= {_written(body)}")
     lines.append(f"TEXT ::= {' '.join(_pattern(TEXT_PATTERN))}")
     text = "\n".join(lines) + "\n"
-    return text + _JSON_RULES if "json-" in text else text
+    return text + json_rules if "json-" in text else text
 
 
 def _cannot_express(what: str, pointer: str) -> GrammarError:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any
 
+from ..chat.writer import CHAT_JOINT
 from ..conversation_builder import arguments_object
 from ..items import ItemBegun, ItemEnded, ItemEvent, ItemKind, ItemText, TurnEnded
 from ..wire_events import Event, event_of
@@ -38,7 +39,7 @@ class OllamaWriter:
         self._began = now()
         self._first: int | None = None  # the time of the first event
         self._item: ItemBegun | None = None
-        self._has_text = False
+        self._with_text: set[bool] = set()  # whether the reasoning or the answer has text, or both
         self._calls = 0
         self._joint = ""
 
@@ -48,8 +49,9 @@ class OllamaWriter:
             self._first = self._now()
         if isinstance(event, ItemBegun):
             self._item = event
-            # A preamble and the answer are one text, as in Chat Completions.
-            self._joint = "\n\n" if self._has_text and event.kind.is_message else ""
+            # All reasoning is one text, and a preamble and the answer are, as in Chat Completions.
+            is_reasoning = event.kind is ItemKind.REASONING
+            self._joint = CHAT_JOINT if is_reasoning in self._with_text else ""
         elif isinstance(event, TurnEnded):
             yield self._line("", done=True, **self._end(event))
         elif self._item is None:
@@ -62,10 +64,12 @@ class OllamaWriter:
     def _text(self, item: ItemBegun, added: ItemText) -> Iterator[Event]:
         if item.kind.is_call or item.is_hidden:
             return
-        if item.kind is ItemKind.REASONING:
-            yield self._line("", thinking=added.text)
+        is_reasoning = item.kind is ItemKind.REASONING
+        text, self._joint = self._joint + added.text, ""
+        self._with_text.add(is_reasoning)
+        if is_reasoning:
+            yield self._line("", thinking=text)
             return
-        text, self._joint, self._has_text = self._joint + added.text, "", True
         more: dict[str, Any] = {}
         if added.logprobs:
             more["logprobs"] = [logprob.to_json() for logprob in added.logprobs]

@@ -319,6 +319,8 @@ def add_error_handlers(app: FastAPI) -> None:
         response = error_response(failure, request.scope)
         # The middleware that adds it to other responses does not handle this one.
         response.headers["X-Request-Id"] = request_id()
+        # The error is raised again, to be logged, and the server then closes the connection.
+        response.headers["Connection"] = "close"
         return response
 
     @app.exception_handler(RequestValidationError)
