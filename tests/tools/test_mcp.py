@@ -420,3 +420,19 @@ def test_an_id_is_found_at_either_end() -> None:
     other = b'{"result":{"content":' + b"y" * 9000 + b'},"jsonrpc":"2.0", "id" : 12}'
     assert id_in(other[:500], other[-500:]) == 12
     assert id_in(b"", b"") is None
+
+
+def test_the_tool_of_the_guide(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/mcp.md").read_text("utf-8")
+    program = tmp_path / "shop.py"
+    program.write_text(guide.partition("```py\n# shop.py\n")[2].partition("```")[0], "utf-8")
+
+    async def ask() -> list[str]:
+        tool = await McpTool.connect(McpAddress(command=(sys.executable, str(program))))
+        try:
+            asked = [json.dumps({"article": name}) for name in ("bolt", "wing")]
+            return [(await answer(tool, "stock", each)).text for each in asked]
+        finally:
+            await tool.close()
+
+    assert asyncio.run(ask()) == ["40 pieces", "there is no article wing"]
