@@ -54,12 +54,15 @@ _LOADED = re.compile(
 _BASE = re.compile(r'(?<="base": ")[./]+(?=")')
 _INDEX = Path("search", "search_index.json")
 
-# Where the theme's worker of the search reads a query, and where it weighs what it found: it calls
-# the functions of search.js there.
-_SEARCH = {
-    "return t.trim().split(": "return searchedWords(t).trim().split(",
-    "score:a*(1+K(g,2)),": "score:a*searchWeight(this.map.get(o),f),",
-}
+# Where the theme's worker of the search reads a query, and where it weighs an entry that it found:
+# it calls the functions of search.js there. Each release of the theme has other short names.
+_SEARCH = (
+    (r"return (\w+)\.trim\(\)\.split\(", r"return searchedWords(\1).trim().split("),
+    (
+        r"(\({},(\w+)\),{score:\w+\*)\(1\+\w+\(\w+,2\)\)(,terms:(\w+)})",
+        r"\1searchWeight(\2,\4)\3",
+    ),
+)
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 _COMMAND = re.compile(r"harmony [a-z ,]+")
@@ -215,10 +218,10 @@ def on_post_build(config: Any) -> None:
         path.write_text(text, encoding="utf-8")
     for worker in site.glob("assets/javascripts/workers/search.*.min.js"):
         code = worker.read_text(encoding="utf-8")
-        for theirs, ours in _SEARCH.items():
-            if code.count(theirs) != 1:
+        for theirs, ours in _SEARCH:
+            code, count = re.subn(theirs, ours, code)
+            if count != 1:
                 _log.warning("%s searches in another way; see _SEARCH", worker.name)
-            code = code.replace(theirs, ours)
         added = Path(__file__).with_name("search.js").read_text(encoding="utf-8")
         worker.write_text(added + code, encoding="utf-8")
 
