@@ -292,7 +292,7 @@ def test_ctrl_c_does_not_wait_for_a_long_row(tmp_path: Path) -> None:
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        while not any(out.rglob("*.tmp")) and process.poll() is None:
+        while not any(out.glob(".harmony/*.rejected.jsonl.*.tmp")) and process.poll() is None:
             time.sleep(0.01)  # until a worker has begun
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, errors = process.communicate(timeout=60)
