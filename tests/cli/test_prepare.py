@@ -292,7 +292,7 @@ def test_ctrl_c_does_not_wait_for_a_long_row(tmp_path: Path) -> None:
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        while not any(out.rglob("*.tmp")) and process.poll() is None:
+        while not any(out.glob(".harmony/*.rejected.jsonl.*.tmp")) and process.poll() is None:
             time.sleep(0.01)  # until a worker has begun
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, errors = process.communicate(timeout=60)
@@ -340,6 +340,30 @@ def test_options_reach_the_examples(source: Path) -> None:
     assert (out / "megatron" / "labels.idx").exists()
     (row,) = pq.read_table(out / "data").to_pylist()
     assert len(row["seq_lengths"]) == 2
+
+
+def test_files_that_are_not_read_are_a_warning(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = source.parent, str(source.parent.with_name("out"))
+    (folder / "a\x1b[31m.csv").touch()
+    (folder / "c.json").touch()
+    warning = (
+        "harmony: warning: 2 files are not read: a?[31m.csv, c.json; rows are read from JSON lines "
+        "and Parquet\n"
+    )
+    assert main(["prepare", str(folder), "--show", "1"]) == 0
+    assert capsys.readouterr().err == warning
+    run = ["prepare", str(folder), "--output", out, "--workers", "1"]
+    assert main([*run, "--quiet"]) == 0
+    assert capsys.readouterr().err.startswith(warning)
+    assert main(run) == 0
+    shown = capsys.readouterr()
+    assert shown.err.count(warning) == 1
+    assert shown.out.count("2 files are not read: a?[31m.csv, c.json\n") == 1
+    source.write_text("")
+    assert main(["prepare", str(folder), "--output", f"{out}2", "--workers", "1"]) == 1
+    assert warning in capsys.readouterr().err
 
 
 def test_fields_that_are_not_learned_are_a_warning(

@@ -73,3 +73,17 @@ likely_letters = st.builds(
         max_size=4,
     ),
 )
+
+
+def _inserted(letters: str, late: list[tuple[int, str]]) -> str:
+    for place, letter in late:
+        letters = letters[:place] + letter + letters[place:]
+    return letters
+
+
+late_openings = st.builds(
+    _inserted,
+    likely_letters,
+    st.lists(st.tuples(st.integers(0, 20), st.sampled_from("dts")), min_size=1, max_size=3),
+)
+"""Likely conversations with messages by the system or the developer at any place."""

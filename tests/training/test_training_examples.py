@@ -30,7 +30,14 @@ from gpt_oss_harmony.training import (
     untrainable_reason,
 )
 from gpt_oss_harmony.training.examples import least_context_length
-from support.training_conversations import any_letters, call, conversation, likely_letters, spoken
+from support.training_conversations import (
+    any_letters,
+    call,
+    conversation,
+    late_openings,
+    likely_letters,
+    spoken,
+)
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
@@ -174,7 +181,7 @@ def test_difference_from_inference_is_found() -> None:
 # Laws
 
 
-@given(any_letters | likely_letters)
+@given(any_letters | likely_letters | late_openings)
 def test_what_is_trainable_follows_the_prompt_of_inference(letters: str) -> None:
     chat = conversation(letters)
     for options in (TrainingOptions(), TrainingOptions(keep_past_reasoning=True)):
@@ -211,17 +218,25 @@ def test_one_turn_is_what_the_reference_renders(letters: str) -> None:
             assert rendered[: len(example) - 1] == example.input_ids[:-1]
 
 
-@given(likely_letters, st.integers(20, 120))
-def test_windows_fit_and_lose_nothing_silently(letters: str, limit: int) -> None:
+@given(any_letters | likely_letters | late_openings, st.integers(20, 250), st.booleans())
+def test_windows_fit_and_lose_nothing_silently(letters: str, limit: int, keeps: bool) -> None:
     chat = conversation(letters)
-    options = TrainingOptions(context_length=limit)
+    options = TrainingOptions(context_length=limit, keep_past_reasoning=keeps)
     examples, too_long = read_examples(chat, options)
     if Role.ASSISTANT in {message.author.role for message in chat.messages}:
-        assert (least_context_length(chat) <= limit) == bool(examples)
+        assert (least_context_length(chat, options) <= limit) == bool(examples)
     trained = list(too_long)
+    openings = [
+        index
+        for index, message in enumerate(chat.messages)
+        if message.author.role in (Role.SYSTEM, Role.DEVELOPER)
+    ]
     for example in examples:
         assert len(example) <= limit
         assert find_prompt_difference(chat, example, options) is None
+        held = [part.message for part in example.messages]
+        assert held == sorted(held)
+        assert {index for index in openings if index < held[-1]} <= {*held}
         trained += (
             span.message
             for span in example.spans
@@ -252,6 +267,28 @@ def test_windows_leave_out_old_turns_then_old_steps(
     examples, too_long = read_examples(chat, TrainingOptions(context_length=limit))
     made = ["".join(map(str, sorted({s.message for s in example.spans}))) for example in examples]
     assert (made, too_long) == (held, lost)
+
+
+# Messages: 0 system, 1 and 4 questions, 2 an answer, 3 declares a function, 5 a call of it.
+LATE_DECLARATIONS = [
+    (150, ["012", "012345"], []),
+    (149, ["012", "0345"], []),
+    (124, ["012", "0345"], []),
+    (123, ["012"], [5]),
+    (76, ["012"], [5]),
+    (75, [], [2, 5]),
+]
+
+
+@pytest.mark.parametrize(("limit", "held", "lost"), LATE_DECLARATIONS)
+def test_a_window_has_the_declarations_of_the_turns_that_it_leaves_out(
+    limit: int, held: list[str], lost: list[int]
+) -> None:
+    chat, options = conversation("suftuc"), TrainingOptions(context_length=limit)
+    examples, too_long = read_examples(chat, options)
+    made = ["".join(str(part.message) for part in example.messages) for example in examples]
+    assert (made, too_long) == (held, lost)
+    assert all(find_prompt_difference(chat, example, options) is None for example in examples)
 
 
 def test_no_message_no_example() -> None:

@@ -25,7 +25,7 @@ from .options import add_color, add_schema_dialect, positive
 from .output import Output
 
 if TYPE_CHECKING:
-    from ..training.files import Preparation, PrepareSettings, Progress
+    from ..training.files import Preparation, PrepareSettings, Progress, TokenReport
     from ..training.files.addresses import RemotePath
 
 _REJECTED_SHOWN = 8
@@ -307,12 +307,16 @@ def _show(
     """Print the first examples, and the reasons of rows that are rejected before them."""
     from ..encoding import load_harmony_encoding
     from ..training import IGNORED, RejectedRow
-    from ..training.files.sources import find_chunks, find_files, read_chunk
+    from ..training.files import TokenReport
+    from ..training.files.sources import find_chunks, read_chunk, source_files
 
     decode, output = load_harmony_encoding("HarmonyGptOss").decode, Output(arguments.color)
-    files, settings, shown = find_files(source), settings.dated(), 0
+    (files, unread), settings, shown = source_files(source), settings.dated(), 0
     if any(file.is_packed for file in files):
         raise UsageError("--show reads no compressed files; unpack one, or leave --show out")
+    report = TokenReport()
+    report.add_unread(unread)
+    _warn_of_unread(report)
     rows = (row for chunk in find_chunks(files) for row in read_chunk(chunk, settings.row_bytes))
     for row in rows:
         if row.is_blank:
@@ -340,6 +344,11 @@ def _show(
             return
     if not shown:
         raise InputError(f"{arguments.file}: no row gives an example")
+
+
+def _warn_of_unread(report: TokenReport) -> None:
+    if report.unread:
+        warn(f"{report.unread_files()}; rows are read from JSON lines and Parquet")
 
 
 def _settings(arguments: argparse.Namespace) -> PrepareSettings:
@@ -385,6 +394,7 @@ def _report(made: Preparation, arguments: argparse.Namespace) -> None:
     """
     output = Output(arguments.color)
     report, place = made.report, f"{made.out}/rejected.jsonl"
+    _warn_of_unread(report)
     if not arguments.quiet:
         output.line(report.text())
         output.line()

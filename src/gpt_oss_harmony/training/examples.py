@@ -195,9 +195,9 @@ def read_examples(
     rendered = _RenderedConversation(messages, options)
     too_long: list[int] = []
     if options.context_length is not None:
-        lengths = rendered.lengths
         fitting: list[Plan] = []
         for plan in plans:
+            lengths = rendered.prompt_messages(plan).lengths
             windows, lost = fitting_windows(plan, messages, lengths, options.context_length)
             fitting += windows
             too_long += lost
@@ -214,9 +214,12 @@ def least_context_length(
     """Return the least `context_length` for which there is an example; 0 if there never is."""
     options = options or TrainingOptions()
     messages = conversation.messages
-    lengths = _RenderedConversation(messages, options).lengths
+    rendered = _RenderedConversation(messages, options)
     plans = plan_sequences(messages, options, weights)
-    return min((shortest_window(plan, messages, lengths) for plan in plans), default=0)
+    shortest = (
+        shortest_window(plan, messages, rendered.prompt_messages(plan).lengths) for plan in plans
+    )
+    return min(shortest, default=0)
 
 
 def planned_example(
@@ -247,6 +250,11 @@ class _PromptMessages:
             self.header_lengths.append(header_length)
             self.sampled_stops.append(sampled_stop(message, tokens[-1]))
 
+    @functools.cached_property
+    def lengths(self) -> list[int]:
+        """The number of tokens of each message."""
+        return list(map(len, self.tokens))
+
 
 class _RenderedConversation:
     """A conversation as tokens, from which examples are assembled."""
@@ -266,15 +274,14 @@ class _RenderedConversation:
             self._undeclared = _PromptMessages(messages, rendered)
             self._undeclared_end = declaring
 
-    @property
-    def lengths(self) -> list[int]:
-        """The number of tokens of each message."""
-        return list(map(len, self._messages.tokens))
+    def prompt_messages(self, plan: Plan) -> _PromptMessages:
+        """Return the messages as the example of a plan, or of a window of it, has them."""
+        is_early = plan[-1].message < self._undeclared_end
+        return self._undeclared if is_early else self._messages
 
     def example(self, plan: Plan, weights: Mapping[int, float]) -> TrainingExample:
         """Assemble an example."""
-        is_early = plan[-1].message < self._undeclared_end
-        messages = self._undeclared if is_early else self._messages
+        messages = self.prompt_messages(plan)
         tokens: list[int] = []
         parts: list[MessageTokens] = []
         goes_on = False  # the model goes on sampling after the message before

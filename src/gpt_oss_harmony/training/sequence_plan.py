@@ -5,10 +5,11 @@ reasoning of earlier turns. So an example continues while the next prompt begins
 far. If it does not, a new example begins with that prompt, and does not train on it.
 
 Examples that are too long are split into windows of whole messages. Like a server, a window first
-leaves out the oldest turns after the system and developer messages, then the oldest steps of the
-current turn, but never its question. A step is one completion of the assistant with the results of
-its calls, so no call loses its result. Each window trains on the next steps that fit, and begins
-with as many of the messages before them as fit.
+leaves out the oldest turns, then the oldest steps of the current turn, but never its question. A
+step is one completion of the assistant with the results of its calls, so no call loses its result.
+Each window trains on the next steps that fit, and begins with as many of the messages before them
+as fit. It never leaves out openings, which are the messages by the system and the developer,
+wherever they stand: what is trained on needs the instructions and the functions of its prompt.
 """
 
 from __future__ import annotations
@@ -136,12 +137,15 @@ def _up_to_last_trainable(plan: Plan) -> Plan:
 # Windows
 
 
+_OPENINGS = (Role.SYSTEM, Role.DEVELOPER)
+
+
 @dataclass
 class _Unit:
-    """The question of a turn, or one step of it.
+    """The question of a turn, or one step of it, without openings.
 
     `turn` is the index of the turn's first unit. `length` counts all tokens, `needed` those up to
-    the end of the last trainable message.
+    the end of the last trainable message, and `openings` those of all openings before it.
     """
 
     turn: int
@@ -149,12 +153,13 @@ class _Unit:
     entries: Plan = field(default_factory=list)
     length: int = 0
     needed: int = 0
+    openings: int = 0
 
-    def add(self, entry: Entry, length: int) -> None:
+    def add(self, entry: Entry, length: int, openings: int) -> None:
         self.entries.append(entry)
         self.length += length
         if entry.is_trainable:
-            self.needed = self.length
+            self.needed, self.openings = self.length, openings
 
 
 class _Window(NamedTuple):
@@ -174,9 +179,10 @@ class _Lengths:
         self._before = [0, *accumulate(unit.length for unit in units)]
 
     def length(self, window: _Window) -> int:
-        """Count the tokens of a window; of its last unit, only the needed part counts."""
+        """Count the tokens of a window with its openings, up to the last trainable message."""
         question, start, end = window
-        length = self._before[end - 1] - self._before[start] + self._units[end - 1].needed
+        last = self._units[end - 1]
+        length = self._before[end - 1] - self._before[start] + last.needed + last.openings
         return length + (0 if question is None else self._units[question].length)
 
     def fits(self, window: _Window) -> bool:
@@ -190,13 +196,13 @@ def fitting_windows(
     """Cut a plan into plans of at most `limit` tokens each.
 
     `lengths` are those of all messages, in tokens. Returns the plans, and the trainable messages
-    that do not fit even with nothing before them but the system's message, the developer's, and
-    the question of their turn.
+    that do not fit even with nothing before them but the messages by the system and the developer,
+    and the question of their turn.
     """
     if sum(lengths[entry.message] for entry in plan) <= limit:
         return [plan], []
-    head, units = _units(plan, messages, lengths)
-    sums = _Lengths(units, limit - sum(lengths[entry.message] for entry in head))
+    openings, units = _units(plan, messages, lengths)
+    sums = _Lengths(units, limit)
     windows: list[_Window] = []
     lost: list[int] = []
     for index, unit in enumerate(units):
@@ -212,12 +218,12 @@ def fitting_windows(
             windows.append(window)
     ends = [0, *(window.end for window in windows)]
     pairs = zip(windows, ends, strict=False)
-    return [_window_plan(head, units, window, end) for window, end in pairs], lost
+    return [_window_plan(openings, units, window, end) for window, end in pairs], lost
 
 
 def shortest_window(plan: Plan, messages: Sequence[Message], lengths: Sequence[int]) -> int:
     """Return the least limit with which `fitting_windows` gives an example of a plan."""
-    head, units = _units(plan, messages, lengths)
+    _, units = _units(plan, messages, lengths)
     sums = _Lengths(units, 0)
     shortest = []
     for index, unit in enumerate(units):
@@ -225,26 +231,30 @@ def shortest_window(plan: Plan, messages: Sequence[Message], lengths: Sequence[i
             has_question = unit.turn != index and not units[unit.turn].is_step
             window = _Window(unit.turn if has_question else None, index, index + 1)
             shortest.append(sums.length(window))
-    return sum(lengths[entry.message] for entry in head) + min(shortest)
+    return min(shortest)
 
 
 def _units(
     plan: Plan, messages: Sequence[Message], lengths: Sequence[int]
 ) -> tuple[Plan, list[_Unit]]:
-    """Part a plan into the messages that every window has, and the units that follow."""
-    roles = [messages[entry.message].author.role for entry in plan]
-    openings = (Role.SYSTEM, Role.DEVELOPER)
-    first = next((i for i, role in enumerate(roles) if role not in openings), len(roles))
+    """Part a plan into the openings, which every window has, and the units."""
+    openings: Plan = []
     units: list[_Unit] = []
+    opened = 0  # the tokens of the openings
     previous = None
-    for entry, role in zip(plan[first:], roles[first:], strict=True):
-        if not units or role is Role.USER:
-            units.append(_Unit(len(units), is_step=role is Role.ASSISTANT))
-        elif role is Role.ASSISTANT and previous is not Role.ASSISTANT:
-            units.append(_Unit(units[-1].turn, is_step=True))
-        units[-1].add(entry, lengths[entry.message])
+    for entry in plan:
+        role, length = messages[entry.message].author.role, lengths[entry.message]
+        if role in _OPENINGS:
+            openings.append(entry._replace(is_trainable=False))
+            opened += length
+        else:
+            if not units or role is Role.USER:
+                units.append(_Unit(len(units), is_step=role is Role.ASSISTANT))
+            elif role is Role.ASSISTANT and previous is not Role.ASSISTANT:
+                units.append(_Unit(units[-1].turn, is_step=True))
+            units[-1].add(entry, length, opened)
         previous = role
-    return plan[:first], units
+    return openings, units
 
 
 def _windows_to(units: Sequence[_Unit], last: int) -> Iterator[_Window]:
@@ -258,12 +268,16 @@ def _windows_to(units: Sequence[_Unit], last: int) -> Iterator[_Window]:
         yield _Window(question, start, last + 1)
 
 
-def _window_plan(head: Plan, units: Sequence[_Unit], window: _Window, trainable_from: int) -> Plan:
+def _window_plan(
+    openings: Plan, units: Sequence[_Unit], window: _Window, trainable_from: int
+) -> Plan:
     """Plan a window; units before `trainable_from` were trained on in an earlier one."""
-    entries = [entry._replace(is_trainable=False) for entry in head]
+    entries = [*openings]
     question = [] if window.question is None else [window.question]
     for index in (*question, *range(window.start, window.end)):
         for entry in units[index].entries:
             is_trainable = entry.is_trainable and index >= trainable_from
             entries.append(Entry(entry.message, is_trainable))
+    if openings and openings[-1] > units[0].entries[0]:
+        entries.sort()  # by message; openings after the last trainable message are cut off below
     return _up_to_last_trainable(entries)

@@ -35,11 +35,11 @@ from .shards import PrepareSettings, Shard, read_shard
 from .sources import (
     TEMPORARY,
     Chunk,
-    SourceFile,
+    SourceFiles,
     UnpackedFiles,
     atomic_file,
     find_chunks,
-    find_files,
+    source_files,
 )
 
 _MANIFEST = "manifest.json"
@@ -136,13 +136,13 @@ def prepare(
     target = source_path(out)
     if isinstance(target, Path):
         _check_folder(target, place)
-        work = _Work(find_files(place), target, target, settings, runner, watch)
+        work = _Work(source_files(place), target, target, settings, runner, watch)
         with output_lock(target):
             return work.prepare(chunk_bytes)
     if settings.megatron:
         raise OutputFolderError(f"{out}: Megatron reads its files on a disk; give a folder")
     with tempfile.TemporaryDirectory(prefix="harmony-prepare-") as name:
-        work = _Work(find_files(place), Path(name), target, settings, runner, watch)
+        work = _Work(source_files(place), Path(name), target, settings, runner, watch)
         return replace(work.prepare(chunk_bytes), out=target)
 
 
@@ -169,7 +169,7 @@ def _download_state(target: Path | RemotePath, out: Path) -> None:
 class _Work:
     """A preparation in the folder `out`, which is `target` itself or passes on what that needs."""
 
-    files: Sequence[SourceFile]
+    source: SourceFiles
     out: Path
     target: Path | RemotePath
     settings: PrepareSettings
@@ -189,7 +189,7 @@ class _Work:
         settings = self.settings.dated(begun)
         if chunk_bytes is None:
             chunk_bytes = settings.chunk_bytes()
-        stats = {str(file.path): file.path.stat() for file in self.files}
+        stats = {str(file.path): file.path.stat() for file in self.source.read}
         manifest = {  # everything that determines the shards
             "version": __version__,
             "settings": settings.as_json(),
@@ -225,11 +225,11 @@ class _Work:
             ratio=self.settings.unpacked_ratio,
             total=self.settings.unpacked_bytes,
         )
-        chunks = find_chunks(self.files, chunk_bytes, unpacked)
+        chunks = find_chunks(self.source.read, chunk_bytes, unpacked)
         shards = self.make_shards(chunks, unpacked)
-        names = sorted({file.path.name for file in self.files})
+        names = sorted({file.path.name for file in self.source.read})
         title = names[0] if len(names) == 1 else f"{len(names):,} files"
-        preparation = _finish(self.out, title, chunks, shards)
+        preparation = _finish(self.out, title, self.source.unread, chunks, shards)
         if self.settings.megatron:
             write_megatron(self.out / _DATA, self.out / "megatron")
         unpacked.remove()
@@ -284,7 +284,7 @@ class _Work:
             if done is not None and (job.with_keys or done.duplicates == job.duplicates):
                 shards[job.number] = done
         missing = [job for job in jobs if job.number not in shards]
-        unpacked.unpack_all(self.files, {job.chunk.path for job in missing if job.chunk.copy})
+        unpacked.unpack_all(self.source.read, {job.chunk.path for job in missing if job.chunk.copy})
         total = sum(job.chunk.size for job in jobs)
         finished = sum(jobs[number].chunk.size for number in shards)
         under_way: dict[int, int] = {}
@@ -421,9 +421,19 @@ def _has_nothing(target: Path | RemotePath) -> bool:
     return all(name.endswith(TEMPORARY) for name in names - {LOCK_FILE, _STATE, _DATA})
 
 
-def _finish(out: Path, title: str, chunks: Sequence[Chunk], shards: Sequence[Shard]) -> Preparation:
-    """Combine the counts and the rejected rows of all shards; `title` names the source."""
+def _finish(
+    out: Path,
+    title: str,
+    unread: Sequence[str],
+    chunks: Sequence[Chunk],
+    shards: Sequence[Shard],
+) -> Preparation:
+    """Combine the counts and the rejected rows of all shards.
+
+    `title` names the source, and `unread` its files that are not read.
+    """
     report = TokenReport()
+    report.add_unread(unread)
     first: dict[str, Rejection] = {}
     lines: Counter[str] = Counter()  # of each file, before the shard
     with (

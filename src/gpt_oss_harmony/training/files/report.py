@@ -29,6 +29,7 @@ _LABEL = 28  # characters of the longest label
 _FIELD = 80  # of the name of a field
 _SOURCES = 20  # that are shown
 _REASONS = 8  # that are shown
+_UNREAD = 8  # files that are named
 _FEW_BUCKETS = 4  # fewer powers of two are cut into equal buckets
 _BUCKETS = 8  # at most, if they are equal
 _VALUES = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|(?<![\w-])\d+""")
@@ -51,6 +52,7 @@ class TokenReport:
       and the messages that do not fit, by source, which is the file or a field of the row.
     - `source_lengths`: the examples of each source by their length in tokens.
     - `sequences`: the rows of the files, which are examples or packed sequences.
+    - `unread`, `unread_names`: the files beside the rows that are not read, and the first names.
     """
 
     rows: int = 0
@@ -73,6 +75,8 @@ class TokenReport:
     source_trainable: Counter[str] = field(default_factory=Counter)
     source_too_long: Counter[str] = field(default_factory=Counter)
     source_lengths: dict[str, Counter[int]] = field(default_factory=dict)
+    unread: int = 0
+    unread_names: list[str] = field(default_factory=list)
 
     def add_examples(
         self, examples: Sequence[TrainingExample], messages: Sequence[Message]
@@ -107,11 +111,32 @@ class TokenReport:
         self.rejected += 1
         self.reasons[general_reason(problem)] += 1
 
+    def add_unread(self, names: Sequence[str]) -> None:
+        """Count files beside the rows that are not read."""
+        self.unread += len(names)
+        self.unread_names += names[:_UNREAD]
+
+    def unread_files(self) -> str:
+        """Name the files that are not read; without any, the text is empty.
+
+        >>> TokenReport(unread=9, unread_names=["b.csv", "c.json"]).unread_files()
+        '9 files are not read: b.csv, c.json and 7 others'
+        """
+        if not self.unread:
+            return ""
+        names = ", ".join(_label(name, _FIELD) for name in self.unread_names)
+        others = self.unread - len(self.unread_names)
+        names += f" and {counted(others, 'other')}" if others else ""
+        verb = "is" if self.unread == 1 else "are"
+        return f"{counted(self.unread, 'file')} {verb} not read: {names}"
+
     def add(self, other: TokenReport) -> None:
         """Add the counts of another report."""
         for name, value in vars(other).items():
             if isinstance(value, int):
                 setattr(self, name, getattr(self, name) + value)
+            elif isinstance(value, list):
+                getattr(self, name).extend(value)
             elif name == "source_lengths":
                 for source, lengths in value.items():
                     self.source_lengths.setdefault(source, Counter()).update(lengths)
@@ -265,6 +290,8 @@ class TokenReport:
             rest = sum(count for _, count in reasons[shown:])
             more = counted(len(reasons) - shown, "other reason")
             lines.append(f"  {rest:,} × {more}; {REASONS_FILE} has all of them")
+        if self.unread:
+            lines.append(self.unread_files())
         examples, sequences = counted(self.examples, "example"), counted(self.sequences, "sequence")
         lines.append(f"{examples} in {sequences}" if self.examples else examples)
         if self.too_long:

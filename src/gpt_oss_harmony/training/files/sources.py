@@ -1,7 +1,8 @@
 """Files and folders of rows, cut into chunks that are read one by one.
 
 ======================  =======================================================================
-``*.jsonl``             a row in each line; chunks are ranges of bytes, moved to the next line
+``*.jsonl``,            a row in each line; chunks are ranges of bytes, moved to the next line
+``*.ndjson``
 ``*.jsonl.gz``,         the same, unpacked before
 ``*.jsonl.zst``
 ``*.parquet``           chunks are row groups
@@ -25,7 +26,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -109,35 +110,86 @@ class SourceRow(NamedTuple):
     is_blank: bool = False
 
 
+class SourceFiles(NamedTuple):
+    """The files of rows of a source, and the names of the files beside them that are not read."""
+
+    read: list[SourceFile]
+    unread: list[str]
+
+
 def find_files(source: Path | RemotePath) -> list[SourceFile]:
     """Find the files of rows: one, or those of a folder or a pattern in the order of their names.
 
     A pattern is a path such as ``rows/*.jsonl`` or ``rows/**/*.parquet``, unless a file has that
     name. Raises `SourceError` where there are none.
     """
+    return source_files(source).read
+
+
+def source_files(source: Path | RemotePath) -> SourceFiles:
+    """Find the files of rows as `find_files` does; also list the files that are not read.
+
+    Their names are relative to a folder or an address. Hidden files, and those that belong to a
+    data set but have no rows, are not among them.
+    """
     if isinstance(source, RemotePath):
         return _remote_files(source)
     if not source.is_dir():
         is_pattern = glob.has_magic(str(source)) and not source.exists()
-        return _matching_files(source) if is_pattern else [_single_file(source)]
+        return _matching_files(source) if is_pattern else SourceFiles([_single_file(source)], [])
     if (source / "dataset_dict.json").exists():
         raise SourceError(
             f"{source}: the data set has several splits; give the folder of one, such as "
             f"{source / 'train'}"
         )
     files: list[SourceFile] = []
-    for path in sorted(source.rglob("*")):
-        is_hidden = any(part.startswith(".") for part in path.relative_to(source).parts)
-        is_cache = path.name.startswith("cache-")  # beside a saved data set
+    unread: list[str] = []
+    for path in _folder_files(source):
         kind = _kind(path)
-        if kind is not None and not (is_hidden or is_cache):
+        if kind is None:
+            unread.append(path.relative_to(source).as_posix())
+        elif not _is_cache(path.name):
             files.append(SourceFile(len(files), path, kind))
     if not files:
         raise SourceError(
             f"{source}: no file in this folder ends in .jsonl, .jsonl.gz, .jsonl.zst, .parquet or "
             ".arrow"
         )
-    return files
+    return SourceFiles(files, _named(unread))
+
+
+def _folder_files(folder: Path) -> list[Path]:
+    """List the files of a folder and of all folders in it, without hidden ones.
+
+    Links to folders are not followed, and some folders may not be opened: the list has them as they
+    are.
+    """
+    found: list[Path] = []
+
+    def keep_closed(error: OSError) -> None:
+        found.append(Path(error.filename))
+
+    for parent, folders, names in os.walk(folder, onerror=keep_closed):
+        links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += (Path(parent, name) for name in (*names, *links) if not name.startswith("."))
+    return sorted(found)
+
+
+def _is_cache(name: str) -> bool:
+    return name.startswith("cache-") and name.endswith(".arrow")  # beside a saved data set
+
+
+_BESIDE_ROWS = {
+    *("README.md", "LICENSE"),
+    *("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"),
+}
+"""The names of the files that data sets of Hugging Face have beside their rows."""
+
+
+def _named(unread: Iterable[str]) -> list[str]:
+    """Leave out what is no data of the user."""
+    return sorted(name for name in unread if PurePosixPath(name).name not in _BESIDE_ROWS)
 
 
 def _single_file(source: Path) -> SourceFile:
@@ -153,25 +205,35 @@ def _single_file(source: Path) -> SourceFile:
     return SourceFile(0, source, kind)
 
 
-def _matching_files(pattern: Path) -> list[SourceFile]:
-    paths = map(Path, sorted(glob.glob(str(pattern), recursive=True)))
+def _matching_files(pattern: Path) -> SourceFiles:
+    paths = [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
     kinds = [(path, kind) for path in paths if (kind := _kind(path)) is not None]
     if not kinds:
         problem = f"{pattern}: no file of this pattern is {_EXPECTED}"
         raise SourceError(f"{problem}; check the pattern")
-    return [SourceFile(number, path, kind) for number, (path, kind) in enumerate(kinds)]
+    others: set[Path] = set()
+    for path in paths:  # a folder that matches is not read, but the pattern may match its files
+        others.update(_folder_files(path) if path.is_dir() else [path])
+    others.difference_update(path for path, _ in kinds)
+    files = [SourceFile(number, path, kind) for number, (path, kind) in enumerate(kinds)]
+    return SourceFiles(files, _named(map(str, others)))
 
 
-def _remote_files(source: RemotePath) -> list[SourceFile]:
+def _remote_files(source: RemotePath) -> SourceFiles:
     found: list[SourceFile] = []
+    unread: list[str] = []
     for path in source.files():
         kind = _kind(path)
         # Arrow files are mapped into memory, which needs a disk.
         if kind in ("jsonl", "parquet"):
             found.append(SourceFile(len(found), path, kind))
+            continue
+        name = str(path).removeprefix(str(source).rstrip("/")).lstrip("/")
+        if not (_is_cache(path.name) or any(part.startswith(".") for part in name.split("/"))):
+            unread.append(name)
     if not found:
         raise SourceError(f"{source}: expected {_EXPECTED}; there is none at this address")
-    return found
+    return SourceFiles(found, _named(unread))
 
 
 def find_chunks(
