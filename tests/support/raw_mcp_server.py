@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -34,6 +36,11 @@ ATTACKS: dict[str, str] = {
     "deep": _result("", ',"structuredContent":' + '{"a":' * 400 + "1" + "}" * 400),
     "half": _result(_text(r"a\ud83d b \\ud83d \ud83d\ude00")),
     "pair": _result(_text("fine")),
+    "odd": _result('{"type":"video"}'),
+    "late": _result(_text(f"late, by {os.getpid()}")),
+    # By HTTP alone, with a head that is wrong:
+    "short": _result(_text("it breaks off")),
+    "packed": _result(_text("it says that it is compressed")),
 }
 
 
@@ -54,6 +61,8 @@ def reply(line: bytes) -> bytes | None:
         },
     }
     end = f',"jsonrpc":"2.0","id":{json.dumps(request["id"])}}}'
+    if name == "late":
+        time.sleep(0.2)
     if method == "tools/call":
         return f'{{"result":{ATTACKS[name]}{end}'.encode()
     if method in known:
@@ -67,15 +76,20 @@ def serve_http(kind: str) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            text = reply(self.rfile.read(int(self.headers["content-length"])))
+            request = self.rfile.read(int(self.headers["content-length"]))
+            text = reply(request)
             if text is not None and kind == "text/event-stream":
                 text = b"event: message\r\nid: 1\r\ndata: " + text + b"\r\n\r\n"
             self.send_response(202 if text is None else 200)
             self.send_header("content-type", kind)
             self.send_header("content-length", str(len(text or b"")))
+            is_short = b'"short"' in request
+            if b'"packed"' in request:
+                self.send_header("content-encoding", "gzip")
+            self.close_connection = is_short
             self.end_headers()
             try:
-                self.wfile.write(text or b"")
+                self.wfile.write((text or b"")[: -20 if is_short else None])
             except ConnectionError:
                 self.close_connection = True
 

@@ -282,7 +282,7 @@ def test_a_call_that_connects_anew_outlives_the_end_of_the_lost_connection() -> 
         tool = await McpTool.connect(HOSTILE)
         connection = tool._connection
         ending = asyncio.ensure_future(answer(tool, "die"))
-        while connection._client is not None:
+        while connection._session is not None:
             await asyncio.sleep(0)
         assert not ending.done()  # it still closes what is lost
         assert (await answer(tool, "echo")).text.startswith("echo ")
@@ -420,6 +420,39 @@ def test_an_id_is_found_at_either_end() -> None:
     other = b'{"result":{"content":' + b"y" * 9000 + b'},"jsonrpc":"2.0", "id" : 12}'
     assert id_in(other[:500], other[-500:]) == 12
     assert id_in(b"", b"") is None
+
+
+ALONE = {
+    "odd": "validation errors for CallToolResult",
+    "short": "it broke off; what the call did is unknown",
+    "packed": "it is compressed, although it must not be",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_reply_that_cannot_be_used_is_an_error_of_its_call_alone(way: str) -> None:
+    async def flow(address: McpAddress) -> None:
+        tool = await McpTool.connect(address)
+        try:
+            before = (await answer(tool, "late")).text
+            for name in ALONE if address.url else ("odd",):
+                failed, *others = await asyncio.gather(
+                    *(answer(tool, each) for each in (name, "late", "late"))
+                )
+                assert failed.is_error
+                assert failed.text.startswith("Error: the server's answer cannot be used: ")
+                assert ALONE[name] in failed.text
+                assert [other.text for other in others] == [before] * 2
+            assert (await answer(tool, "late")).text == before  # by the same process
+        finally:
+            await tool.close()
+
+    with ExitStack() as serving:
+        command = (sys.executable, str(Path(raw.__file__)))
+        address = McpAddress(command=command)
+        if way != "a command":
+            address = McpAddress(url=serving.enter_context(raw.serve_http(way)))
+        asyncio.run(flow(address))
 
 
 def test_the_tool_of_the_guide(tmp_path: Path) -> None:

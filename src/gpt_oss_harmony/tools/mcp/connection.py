@@ -8,7 +8,7 @@ import shlex
 import tempfile
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from mcp import Client, MCPError
@@ -84,103 +84,111 @@ _LAST_WORDS = 300  # characters of what a server wrote to standard error
 # A restarted server behind a URL does not recognise the session: an invalid request.
 _ENDS = (CONNECTION_CLOSED, INVALID_REQUEST)
 
-_Result = TypeVar("_Result")
+
+@dataclass(eq=False)
+class _Session:
+    """A client while it is open, with the number of calls that use it.
+
+    The SDK requires that the task which opened a client also closes it, so each has a `task` of its
+    own.
+    """
+
+    task: asyncio.Task[None]
+    closing: asyncio.Event
+    client: Client
+    calls: int = 0
+
+    async def close(self) -> None:
+        """End it, and a server that was started."""
+        self.closing.set()
+        await asyncio.wait({self.task}, timeout=_CLOSING_SECONDS)
+        await _cancel(self.task)
 
 
 class McpConnection:
-    """A client of the server at `address`; connecting takes `patience` seconds at most.
-
-    The SDK requires that the task which opened a connection also closes it, so each connection has
-    a task of its own.
-    """
+    """A client of the server at `address`; connecting takes `patience` seconds at most."""
 
     def __init__(self, address: McpAddress, patience: float) -> None:
         self.address = address
         self._patience = patience
         self._lock = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
-        self._client: Client | None = None
-        self._closing = asyncio.Event()
+        self._session: _Session | None = None
+        self._sessions = set[_Session]()  # also those that are lost, until their calls have ended
 
     async def client(self) -> Client:
         """Return the client; connect first if there is no connection, or it was lost.
 
         Raises `McpServerError`.
         """
-        async with self._lock:
-            if self._client is None or self._task is None or self._task.done():
-                self._client = await self._connected()
-            return self._client
+        return (await self._opened()).client
 
     async def call(self, name: str, arguments: dict[str, Any], seconds: float) -> CallToolResult:
         """Call a tool; raises `McpServerError` if there is no result in time.
 
-        The call is cancelled at the server if it is late, or if the caller is cancelled.
+        The call is cancelled at the server if it is late, or if the caller is cancelled. Other
+        calls go on, whatever this one meets.
         """
-        client = await self.client()
-        call = asyncio.ensure_future(client.call_tool(name, arguments))
+        session = await self._opened()
+        session.calls += 1
+        call = asyncio.ensure_future(session.client.call_tool(name, arguments))
         try:
-            if not await self._first({call}, seconds):
+            if not await _first(call, session.task, seconds):
                 raise McpServerError(f"the tool did not answer in {seconds:g} seconds")
-            return await self._result(call, client)
+            return self._result(call, session)
         finally:
             await _cancel(call)
+            session.calls -= 1
+            if session is not self._session and session.calls == 0:
+                await session.close()
 
     async def close(self) -> None:
         """End the connection, and a server that was started."""
-        self._client, task = None, self._task
-        if task is not None:
-            self._closing.set()
-            await asyncio.wait({task}, timeout=_CLOSING_SECONDS)
-            await _cancel(task)  # not `self._task`: another call may have connected meanwhile
+        self._session = None
+        await asyncio.gather(*(session.close() for session in self._sessions))
 
-    async def _first(
-        self, waiting: set[asyncio.Future[_Result]], seconds: float
-    ) -> set[asyncio.Future[Any]]:
-        """Wait for the first of them, or for the end of the connection."""
-        futures: set[asyncio.Future[Any]] = {*waiting}
-        if self._task is not None:
-            futures.add(self._task)
-        done: set[asyncio.Future[Any]]
-        done, _ = await asyncio.wait(futures, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        return done
-
-    async def _result(self, call: asyncio.Future[CallToolResult], client: Client) -> CallToolResult:
+    def _result(self, call: asyncio.Future[CallToolResult], session: _Session) -> CallToolResult:
         problem = call.exception() if call.done() else None
         if call.done() and problem is None:
             return call.result()
-        if isinstance(problem, MCPError) and problem.code == PARSE_ERROR:
+        code = problem.code if isinstance(problem, MCPError) else None
+        if problem is not None and code in (None, PARSE_ERROR):
             raise McpServerError(f"the server's answer cannot be used: {_reason(problem)}")
-        if isinstance(problem, MCPError) and problem.code not in _ENDS:
+        if problem is not None and code not in _ENDS:
             raise McpServerError(f"the server refused the call: {_reason(problem)}")
-        if self._client is client:  # else another call has closed it
-            await self.close()  # the next call opens a new connection
-        if isinstance(problem, MCPError) and problem.code == INVALID_REQUEST:
+        if self._session is session:  # else another call has met the end before
+            self._session = None  # the next call opens a new one
+        if problem is not None and code == INVALID_REQUEST:
             raise McpServerError(
                 f"the server refused the call: {_reason(problem)}. The next call begins a new "
                 "session with it"
             )
-        if problem is None or isinstance(problem, MCPError):
-            raise McpServerError(
-                "the server ended during the call; what the call did is unknown. The next call "
-                "starts it anew, or a new session with it"
-            )
-        raise McpServerError(f"the server's answer cannot be used: {_reason(problem)}")
+        raise McpServerError(
+            "the server ended during the call; what the call did is unknown. The next call "
+            "starts it anew, or a new session with it"
+        )
 
-    async def _connected(self) -> Client:
+    async def _opened(self) -> _Session:
+        async with self._lock:
+            if self._session is None or self._session.task.done():
+                self._session = await self._connected()
+            return self._session
+
+    async def _connected(self) -> _Session:
         opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        # Not the one before, which is set if that connection was closed.
-        self._closing = asyncio.Event()
-        self._task = asyncio.create_task(self._keep(opened, self._closing))
-        self._task.add_done_callback(_retrieve)
+        closing = asyncio.Event()
+        task = asyncio.create_task(self._keep(opened, closing))
+        task.add_done_callback(_retrieve)
         try:
-            await self._first({opened}, self._patience)
+            await _first(opened, task, self._patience)
             if opened.done():
-                return opened.result()
+                session = _Session(task, closing, opened.result())
+                self._sessions.add(session)
+                task.add_done_callback(lambda _: self._sessions.discard(session))
+                return session
         finally:
             if not opened.done():
-                await _cancel(self._task)
-        problem = None if self._task.cancelled() else self._task.exception()
+                await _cancel(task)
+        problem = None if task.cancelled() else task.exception()
         why = _reason(problem) if problem else f"it did not answer in {self._patience:g} seconds"
         raise McpServerError(f"cannot use the MCP server {self.address}: {why}")
 
@@ -197,6 +205,16 @@ class McpConnection:
                     await closing.wait()
             except Exception as error:
                 raise McpServerError(f"{_reason(error)}{_last_words(stderr)}") from error
+
+
+async def _first(
+    waiting: asyncio.Future[Any], connection: asyncio.Task[None], seconds: float
+) -> bool:
+    """Wait for it, or for the end of the connection; return False if neither comes in time."""
+    done, _ = await asyncio.wait(
+        {waiting, connection}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+    )
+    return bool(done)
 
 
 def _reason(error: BaseException) -> str:

@@ -117,7 +117,7 @@ def id_in(start: bytes, end: bytes) -> int | str | None:
     return None
 
 
-def error_reply(id: int | str, problem: ReplyError) -> bytes:
+def error_reply(id: int | str, problem: Exception) -> bytes:
     """Write the error that takes the place of the reply to a request."""
     error = {"code": PARSE_ERROR, "message": str(problem)}
     return json.dumps({"jsonrpc": "2.0", "id": id, "error": error}).encode("ascii")
@@ -305,17 +305,28 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 class _CheckedBody(httpx2.AsyncByteStream):
     """The body of a response: each event of a stream, or the whole, is checked before it goes on.
 
-    `id` is that of the request, if it waits for a reply.
+    `id` is that of the request, if it waits for a reply. A reply that is not used, or that breaks
+    off, is an error of its request alone: the SDK would end the connection of all of them.
     """
 
-    def __init__(self, body: httpx2.AsyncByteStream, id: int | str | None, *, events: bool) -> None:
+    def __init__(
+        self,
+        body: httpx2.AsyncByteStream,
+        id: int | str | None,
+        *,
+        events: bool,
+        is_compressed: bool = False,
+    ) -> None:
         self._body = body
         self._id = id
         self._events = events
+        self._is_compressed = is_compressed
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         waiting = bytearray()
         try:
+            if self._is_compressed:  # it would be unpacked before anything bounds it
+                raise ReplyError("it is compressed, although it must not be")
             async for chunk in self._body:
                 # The end of an event has up to four bytes, which may come in two chunks.
                 searched = max(0, len(waiting) - 3)
@@ -328,7 +339,11 @@ class _CheckedBody(httpx2.AsyncByteStream):
                     raise ReplyError(f"it is larger than {MAX_BYTES >> 20} MiB")
             if not self._events:
                 yield await _bounded(bytes(waiting))
-        except ReplyError as problem:
+        except (ReplyError, httpx2.TransportError) as error:
+            is_ours = isinstance(error, ReplyError)
+            if self._id is None and not is_ours:
+                raise
+            problem = error if is_ours else ReplyError("it broke off; what the call did is unknown")
             _refused(problem)
             if self._id is not None:
                 reply = error_reply(self._id, problem)
@@ -357,10 +372,8 @@ async def _check_body(response: httpx2.Response) -> None:
     except (ValueError, AttributeError, httpx2.RequestNotRead):
         id = None
     events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-    response.stream = _CheckedBody(body, id, events=events)
-    # Compressed bytes would be unpacked before anything bounds them.
-    if response.headers.pop("content-encoding", "identity") != "identity":
-        raise httpx2.DecodingError("the server compresses its reply, although it must not")
+    is_compressed = response.headers.pop("content-encoding", "identity") != "identity"
+    response.stream = _CheckedBody(body, id, events=events, is_compressed=is_compressed)
 
 
 @asynccontextmanager
