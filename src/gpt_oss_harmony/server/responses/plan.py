@@ -185,7 +185,7 @@ def _with_container(
                 f"there is no container {container.value!r:.80}; make one, name one of an earlier "
                 'response, or send {"type": "auto"}'
             ) from None
-        named = named or StoredSession(name, container.value, "{}")
+        named = named or StoredSession(name, container.value, "{}", continues=True)
         sessions = [*(session for session in sessions if session.tool != name), named]
     return sessions
 

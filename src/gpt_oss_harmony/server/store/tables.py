@@ -97,7 +97,7 @@ def _session_columns() -> list[Column[Any]]:
     """Make the columns of a tool's session, in a response or a conversation."""
     return [
         Column("tool", Text, primary_key=True),
-        Column("id", AnyText, nullable=False),
+        Column("id", AnyText, nullable=False, index=True),
         Column("data", JsonText, nullable=False),
     ]
 
