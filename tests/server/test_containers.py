@@ -1,4 +1,4 @@
-"""Containers that are deleted while code runs in them."""
+"""Containers in use: deleted while code runs in them, and named by several responses at once."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from websockets.sync.connection import Connection
 from gpt_oss_harmony import Message
 from gpt_oss_harmony.engines import SampledToken, Sampling
 from gpt_oss_harmony.server import Settings
+from gpt_oss_harmony.server.responses import lifecycle, plan
 from gpt_oss_harmony.tools.tool import ToolMessage
 from support.responses_server import ENDS
 from support.scripted_engine import ENCODING
@@ -249,3 +250,100 @@ def test_another_server_deletes_a_container(empty_postgres: str, tmp_path: Path)
         assert last_call(running.result())[0] == container
         for server in (one, other):
             server.check_gone(container)
+
+
+# Several responses in one container
+
+
+def test_responses_that_name_a_container_run_code_one_after_the_other(served: Served) -> None:
+    container = served.container()
+    first = served.begin_waiting("wait\nwrite a.txt A", container)
+    second = served.in_background("b\nwrite b.txt B", container)
+    third = served.begin("c", container, store=False)
+    # Neither one without code waits, nor one in another container.
+    assert served.respond("say", container)["status"] == "completed"
+    assert last_call(served.respond("x"))[1] == ["x"]
+    assert (first.done(), third.done()) == (False, False)
+    assert served.response(second)["status"] == "in_progress"
+    served.python.go.release()
+    assert last_call(first.result())[1] == ["wait", "write a.txt A"]
+    cells = [*last_call(first.result())[1], "b", "write b.txt B"]
+    assert last_call(served.ended(second))[1] == cells
+    assert last_call(third.result())[1] == [*cells, "c"]
+    # The third one kept nothing.
+    assert last_call(served.respond("d", container))[1] == [*cells, "d"]
+    files = served.client.get(f"/containers/{container}/files").json()["data"]
+    assert {file["path"] for file in files} == {"/mnt/data/a.txt", "/mnt/data/b.txt"}
+
+
+def test_many_responses_lose_nothing(python: Held) -> None:
+    """None of them has the only place at the engine while it waits for another."""
+    with ExitStack() as held:
+        served = served_at(python, held, max_running=1)
+        container = served.container()
+        responses = [served.begin(f"{n}\n{n}", container) for n in range(8)]
+        found = sorted((last_call(response.result())[1] for response in responses), key=len)
+        for before, cells in zip([[], *found], found, strict=False):
+            assert cells[:-2] == before
+            assert cells[-2] == cells[-1]
+        assert len(found[-1]) == 16
+        assert last_call(served.respond("end", container))[1] == [*found[-1], "end"]
+
+
+def test_turns_are_those_of_the_arrival(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest response has the newest state, however long the first one was planned."""
+    planning, going_on = threading.Event(), threading.Event()
+
+    def slow(services: Any, caller: Any, request: Any, **fields: Any) -> Any:
+        if request.input == "slow":
+            planning.set()
+            assert going_on.wait(PATIENCE)
+        return plan.plan_response(services, caller, request, **fields)
+
+    monkeypatch.setattr(lifecycle, "plan_response", slow)
+    container = served.container()
+    first = served.begin("slow", container)
+    assert planning.wait(PATIENCE)
+    second = served.in_background("next", container)
+    going_on.set()
+    assert last_call(first.result())[1] == ["slow"]
+    assert last_call(served.ended(second))[1] == ["slow", "next"]
+    assert last_call(served.respond("last", container))[1] == ["slow", "next", "last"]
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed", "refused"])
+def test_a_response_that_does_not_come_to_its_end_lets_the_next_one_run(
+    served: Served, end: str
+) -> None:
+    container = served.container()
+    first = served.in_background("wait", container)
+    waiting = served.in_background("never", container)
+    if end == "refused":
+        assert "error" in served.respond("x", container, previous_response_id="resp_0")
+    last = served.begin("last", container)
+    if end == "cancelled":
+        for id in (waiting, first):
+            assert served.client.post(f"/responses/{id}/cancel").json()["status"] == "cancelled"
+    elif end == "failed":
+        served.delete(container)
+        assert served.client.delete(f"/responses/{first}").status_code == 200
+        assert container in served.ended(waiting)["error"]["message"]
+        assert last.result()["error"]["param"] == "tools[0].container"
+        return
+    served.python.go.release()
+    cells = last_call(last.result())[1]
+    assert cells == (["last"] if end == "cancelled" else ["wait", "never", "last"])
+
+
+def test_a_client_that_leaves_gives_its_turn_up(served: Served) -> None:
+    container = served.container()
+    first = served.in_background("wait", container)
+    leaving = httpx2.Client(base_url=served.url, timeout=PATIENCE)
+    with (
+        leaving,
+        leaving.stream("POST", "/responses", json=body("never", container, stream=True)) as events,
+    ):
+        assert any(CALLING in line for line in events.iter_lines())
+    served.python.go.release()
+    assert last_call(served.ended(first))[1] == ["wait"]
+    assert last_call(served.respond("last", container))[1] == ["wait", "last"]

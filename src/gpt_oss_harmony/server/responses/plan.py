@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -39,11 +40,12 @@ class ResponsePlan:
 
     - `response`: the resource at its beginning. `turn`, `prepared`: the input of the engine.
     - `history`: the items before it. `input`: the complete items of the request.
-    - `tools`: the server's own tools that it may use. `listings`: the tools of its MCP servers that
-      the conversation does not list yet.
+    - `tools`: the server's own tools that it may use; `open_tools` opens them anew. `listings`:
+      the tools of its MCP servers that the conversation does not list yet.
     - `approved`: calls of MCP servers that the request approves; they run first.
     - `claims`: what no later request may use again: these approvals, and the idempotency key.
     - `compaction`: the first item of the response, if everything before it was compacted.
+    - `earlier`: the ends of responses that named its container before; its code waits for them.
     - `is_generated`: False if only the state is prepared, for a later request.
     """
 
@@ -55,10 +57,12 @@ class ResponsePlan:
     history: History
     input: Sequence[HistoryItem]
     tools: ConversationTools
+    open_tools: Callable[[], ConversationTools]
     listings: Sequence[Mapping[str, Any]] = ()
     approved: Sequence[ApprovedCall] = ()
     claims: Sequence[Claim] = ()
     compaction: Sequence[HistoryItem] = ()
+    earlier: Sequence[asyncio.Event] = ()
     is_generated: bool = True
 
     @property
@@ -77,13 +81,16 @@ def plan_response(
     caller: Caller,
     request: ResponsesRequest,
     *,
+    id: str,
+    created_at: int,
     history: History | None = None,
     is_generated: bool = True,
 ) -> ResponsePlan:
     """Read a request and the items before it, and render the prompt; this blocks.
 
-    The plan has no grammar yet. `history` replaces the history in the store. Raises many kinds of
-    `HarmonyError`, which `ApiError.of` maps.
+    `id` and `created_at` are those of the response. The plan has no grammar yet, and no `earlier`.
+    `history` replaces the history in the store. Raises many kinds of `HarmonyError`, which
+    `ApiError.of` maps.
     """
     model = services.check_model(request.model)
     owner = caller.owner
@@ -112,12 +119,13 @@ def plan_response(
         approvals=frozenset(servers.approvals),
     )
     turn, prepared = truncated_turn(services, request, turn, prepared)
-    response = response_of(request, id=new_id("resp"), created_at=int(time.time()), model=model)
+    response = response_of(request, id=id, created_at=created_at, model=model)
     if request.background:
         response = response.model_copy(update={"status": "queued"})
     # In a conversation, the calls of a repeated request are in its history.
     repeated = answered.repeated if request.conversation is not None else ()
     used = [*(pending.request_id for pending in answered.approved), *repeated]
+    open_tools = partial(_tools, services, owner, request, history, servers, turn, id)
     return ResponsePlan(
         caller=caller,
         request=request,
@@ -126,7 +134,8 @@ def plan_response(
         prepared=prepared,
         history=history,
         input=input_items,
-        tools=_tools(services, owner, request, history, servers, turn, response.id),
+        tools=open_tools(),
+        open_tools=open_tools,
         listings=servers.new_listings(history.items, input_items),
         approved=answered.approved,
         claims=[Claim(f"approval {id}") for id in used],
@@ -188,6 +197,12 @@ def _with_container(
         named = named or StoredSession(name, container.value, "{}", continues=True)
         sessions = [*(session for session in sessions if session.tool != name), named]
     return sessions
+
+
+def named_container(request: ResponsesRequest) -> str | None:
+    """Return the id of the container that a request names."""
+    named = [container.value for _, container in _containers(request)]
+    return next((id for id in reversed(named) if isinstance(id, str)), None)
 
 
 def _containers(request: ResponsesRequest) -> Iterator[tuple[str, JsonField]]:

@@ -233,6 +233,11 @@ class ConversationTools:
         if isinstance(session, _FileSession) and file.id not in session.uploads:
             session.add_upload(file.id, file.filename, read(file.id))
 
+    def renew_containers(self, opened: ConversationTools) -> None:
+        """Take the state of containers from tools that were opened later; no code has run yet."""
+        self._sessions.update({name: opened._sessions[name] for name in self.containers})
+        self._files.update(opened._files)
+
     def call_fields(self, recipient: str) -> dict[str, Any]:
         """Return the fields of the item of a call that depend only on its recipient."""
         tool, _, name = recipient.partition(".")
