@@ -276,6 +276,18 @@ def test_responses_that_name_a_container_run_code_one_after_the_other(served: Se
     assert {file["path"] for file in files} == {"/mnt/data/a.txt", "/mnt/data/b.txt"}
 
 
+def test_each_call_is_a_use_of_the_container(served: Served) -> None:
+    """It does not expire under a response that runs longer than `expires_after` says."""
+    container = served.container()
+    running = served.begin_waiting("wait\nx", container)
+    time.sleep(1.1)  # the times are whole seconds
+    about = f"/containers/{container}"
+    before = served.client.get(about).json()["last_active_at"]
+    served.python.go.release()
+    assert last_call(running.result())[1] == ["wait", "x"]
+    assert served.client.get(about).json()["last_active_at"] > before
+
+
 def test_many_responses_lose_nothing(python: Held) -> None:
     """None of them has the only place at the engine while it waits for another."""
     with ExitStack() as held:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from ..sampling import sample_turn
 from ..services import Services
 from ..store import NewResponse, StoreError, new_id
 from .history import CURRENT_DATE, new_items
-from .plan import ResponsePlan
+from .plan import ResponsePlan, named_container
 from .run import ResponseRules, ResponseRun
 from .truncation import truncated_turn
 
@@ -138,23 +138,29 @@ class _ServerEffects:
         return sample_turn(self._services, caller, turn, prepared, reader, is_first=is_first)
 
     async def call(self, call: Message, problem: str | None) -> AnsweredCall:
-        plan, tools, telemetry = self._plan, self._plan.tools, self._services.telemetry
-        if self._earlier and namespace_of(call.recipient) in tools.containers:
+        plan, tools, services = self._plan, self._plan.tools, self._services
+        container = named_container(plan.request)
+        if container is not None and namespace_of(call.recipient) in tools.containers:
             for ended in self._earlier:
                 await ended.wait()
-            self._earlier = ()
-            pool = self._services.pools.encoding
-            tools.renew_containers(await pool.run(plan.owner, plan.open_tools))
+            if self._earlier:
+                tools.renew_containers(
+                    await services.pools.encoding.run(plan.owner, plan.open_tools)
+                )
+                self._earlier = ()
+            expires_at = services.settings.expires_at(int(time.time()))
+            with suppress(StoreError):  # it was deleted meanwhile, or the database is away
+                await services.store.containers.touch(container, plan.owner, expires_at)
         self._has_called = True
         if problem is not None:
             answered = tools.refused(call, problem)
-        elif telemetry is None:
+        elif services.telemetry is None:
             answered = await tools.run(call)
         else:
-            with telemetry.tool_call(call.recipient or "") as span:
+            with services.telemetry.tool_call(call.recipient or "") as span:
                 answered = await tools.run(call)
                 span.status = answered.status
-        self._services.metrics.count_tool_call(namespace_of(call.recipient), answered.status)
+        services.metrics.count_tool_call(namespace_of(call.recipient), answered.status)
         return answered
 
     async def store(self, end: ResponseEnd) -> bool:
