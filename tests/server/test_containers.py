@@ -276,6 +276,18 @@ def test_responses_that_name_a_container_run_code_one_after_the_other(served: Se
     assert {file["path"] for file in files} == {"/mnt/data/a.txt", "/mnt/data/b.txt"}
 
 
+def test_a_container_has_one_state_in_and_outside_of_conversations(served: Served) -> None:
+    container = served.container()
+    talks = [served.client.post("/conversations", json={}).json()["id"] for _ in range(2)]
+    cells: list[str] = []
+    for talk in (None, talks[0], talks[1], None, talks[0], None):
+        cells.append(str(len(cells)))
+        named = served.respond(
+            cells[-1], container, **({} if talk is None else {"conversation": talk})
+        )
+        assert last_call(named)[1] == cells
+
+
 def test_each_call_is_a_use_of_the_container(served: Served) -> None:
     """It does not expire under a response that runs longer than `expires_after` says."""
     container = served.container()
@@ -303,7 +315,7 @@ def test_many_responses_lose_nothing(python: Held) -> None:
 
 
 def test_turns_are_those_of_the_arrival(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest response has the newest state, however long the first one was planned."""
+    """However long the first one was planned, the last one's state is the newest."""
     planning, going_on = threading.Event(), threading.Event()
 
     def slow(services: Any, caller: Any, request: Any, **fields: Any) -> Any:

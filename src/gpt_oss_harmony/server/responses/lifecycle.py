@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import replace
@@ -19,7 +18,7 @@ from ..peers import PeerError
 from ..preparation import with_grammar
 from ..repeated_requests import RequestKey, check_same, request_in_progress
 from ..services import Services
-from ..store import Claim, ClaimedError, NotFoundError, Store, StoredResponse, new_id
+from ..store import Claim, ClaimedError, NotFoundError, Store, StoredResponse
 from .effects import run_response, store_beginning
 from .history import History, response_json
 from .plan import ResponsePlan, named_container, plan_response
@@ -61,15 +60,7 @@ async def start_response(
         turns = services.live_responses.in_container(container and f"{owner} {container}")
         earlier = held.enter_context(turns)
         planning = partial(
-            plan_response,
-            services,
-            caller,
-            request,
-            # In the order of the turns: the newest response has the container's newest session.
-            id=new_id("resp"),
-            created_at=int(time.time()),
-            history=history,
-            is_generated=is_generated,
+            plan_response, services, caller, request, history=history, is_generated=is_generated
         )
         with services.metrics.preparation.time():
             # A short chat takes less than a millisecond, for which the event loop can wait.

@@ -81,16 +81,13 @@ def plan_response(
     caller: Caller,
     request: ResponsesRequest,
     *,
-    id: str,
-    created_at: int,
     history: History | None = None,
     is_generated: bool = True,
 ) -> ResponsePlan:
     """Read a request and the items before it, and render the prompt; this blocks.
 
-    `id` and `created_at` are those of the response. The plan has no grammar yet, and no `earlier`.
-    `history` replaces the history in the store. Raises many kinds of `HarmonyError`, which
-    `ApiError.of` maps.
+    The plan has no grammar yet. `history` replaces the history in the store. Raises many kinds of
+    `HarmonyError`, which `ApiError.of` maps.
     """
     model = services.check_model(request.model)
     owner = caller.owner
@@ -119,13 +116,13 @@ def plan_response(
         approvals=frozenset(servers.approvals),
     )
     turn, prepared = truncated_turn(services, request, turn, prepared)
-    response = response_of(request, id=id, created_at=created_at, model=model)
+    response = response_of(request, id=new_id("resp"), created_at=int(time.time()), model=model)
     if request.background:
         response = response.model_copy(update={"status": "queued"})
     # In a conversation, the calls of a repeated request are in its history.
     repeated = answered.repeated if request.conversation is not None else ()
     used = [*(pending.request_id for pending in answered.approved), *repeated]
-    open_tools = partial(_tools, services, owner, request, history, servers, turn, id)
+    open_tools = partial(_tools, services, owner, request, history, servers, turn, response.id)
     return ResponsePlan(
         caller=caller,
         request=request,

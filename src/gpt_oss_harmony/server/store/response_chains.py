@@ -13,6 +13,7 @@ each of its responses.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -181,7 +182,11 @@ class ToolSessions:
             .join(responses, responses.c.id == table.c.response_id)
             .where(table.c.id == id, table.c.tool == tool)
             .where(responses.c.owner == owner, visible(self._server.now()))
-            .order_by(responses.c.created_at.desc(), responses.c.id.desc())
+            .order_by(
+                func.coalesce(table.c.stored_at, 0).desc(),
+                responses.c.created_at.desc(),
+                responses.c.id.desc(),
+            )
             .limit(1)
         )
         in_conversation = (
@@ -191,7 +196,8 @@ class ToolSessions:
             .where(conversations.c.owner == owner)
         )
         with self._database.reading() as connection:
-            row = connection.execute(newest).first() or connection.execute(in_conversation).first()
+            rows = [*connection.execute(newest), *connection.execute(in_conversation)]
+        row = max(rows, key=lambda row: row.stored_at or 0, default=None)
         return None if row is None else _session(row)
 
     def kept(self, sessions: Iterable[StoredSession]) -> list[StoredSession]:
@@ -257,5 +263,6 @@ def _session(row: Row[Any]) -> StoredSession:
     return StoredSession(row.tool, row.id, row.data, continues)
 
 
-def _columns(session: StoredSession) -> dict[str, str]:
-    return {"tool": session.tool, "id": session.id, "data": session.data}
+def _columns(session: StoredSession) -> dict[str, Any]:
+    now = time.time_ns() // 1000
+    return {"tool": session.tool, "id": session.id, "data": session.data, "stored_at": now}

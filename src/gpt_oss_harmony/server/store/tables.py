@@ -99,6 +99,7 @@ def _session_columns() -> list[Column[Any]]:
         Column("tool", Text, primary_key=True),
         Column("id", AnyText, nullable=False, index=True),
         Column("data", JsonText, nullable=False),
+        Column("stored_at", BigInteger),  # microseconds since 1970; older servers wrote none
     ]
 
 
