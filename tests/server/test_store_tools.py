@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -238,6 +240,82 @@ def test_the_container_of_a_conversation_is_one_of_the_client(store: Store) -> N
     assert store.sessions.in_conversation("conv_1", OWNER) == []
     with pytest.raises(NotFoundError):
         store.containers.delete("cntr_1", OWNER)
+
+
+@pytest.mark.parametrize("kind", ["a client's", "a response's", "a conversation's"])
+def test_a_container_that_is_deleted_in_use_stays_deleted(store: Store, kind: str) -> None:
+    talk = "conv_1" if kind == "a conversation's" else None
+    store.conversations.create(Conversation("conv_1", OWNER, 0, {}))
+    if kind == "a client's":
+        made(store, "cntr_1", {})
+    else:
+        respond(store, "a", browser("one"), python("old"), conversation=talk)
+    before = store.sessions.by_id("cntr_1", "python", OWNER)
+    session = replace(before or python("{}"), data="new", continues=True)
+    for id in ("b", "c", "d"):
+        store.responses.begin(NewResponse(id, OWNER, 0, {}, conversation_id=talk))
+    store.files.add("b", [FILE], session)
+    finish(store, "c", session)
+    store.containers.delete("cntr_1", OWNER)
+    with pytest.raises(NotFoundError, match="cntr_1"):
+        store.files.add("b", [replace(FILE, id="cfile_2")], session)
+    finish(store, "b", session, browser("two"))
+    assert store.files.list("cntr_1", OWNER) == []
+    assert store.sessions.by_id("cntr_1", "python", OWNER) is None
+    with pytest.raises(NotFoundError):
+        store.containers.get("cntr_1", OWNER)
+    assert store.sessions.kept([session, browser("one"), python("new")]) == [
+        browser("one"),
+        python("new"),
+    ]
+    newest = store.sessions.in_conversation if talk else store.sessions.after_response
+    assert by_tool(newest(talk or "b", OWNER)) == {"browser": "two"}
+    # Nothing marks it: another one, which only this response knows, is stored as any other.
+    finish(store, "d", replace(python("other"), id="cntr_2"))
+    assert store.containers.get("cntr_2", OWNER).name == "auto"
+
+
+def finish(store: Store, id: str, *sessions: StoredSession) -> None:
+    assert store.responses.finish(id, status="completed", body={}, sessions=sessions)
+
+
+def test_a_container_outlives_the_responses_that_its_session_came_from(store: Store) -> None:
+    respond(store, "a", python("old"))
+    (session,) = store.sessions.after_response("a", OWNER)
+    store.responses.begin(NewResponse("b", OWNER, 0, {}, previous_response_id="a"))
+    store.responses.delete("a", OWNER)
+    finish(store, "b", replace(session, data="new"))
+    assert by_tool(store.sessions.after_response("b", OWNER)) == {"python": "new"}
+    assert store.containers.get("cntr_1", OWNER).name == "auto"
+
+
+def test_a_response_that_ends_while_its_container_is_deleted_brings_nothing_back(
+    database_url: str,
+) -> None:
+    """Two servers: one deletes what the other stores, at the same moment."""
+    with Store(database_url) as one, Store(database_url) as other, ThreadPoolExecutor(3) as pool:
+        for id in map(str, range(30)):
+            container = f"cntr_{id}"
+            respond(one, id, replace(python("old"), id=container))
+            (session,) = one.sessions.after_response(id, OWNER)
+            began = [f"{id} {n}" for n in range(2)]
+            for each in began:
+                one.responses.begin(NewResponse(each, OWNER, 0, {}, previous_response_id=id))
+            gate = threading.Barrier(3)
+
+            def end(each: str, session: StoredSession, gate: threading.Barrier) -> None:
+                gate.wait()
+                finish(one, each, session)
+
+            def delete(container: str, gate: threading.Barrier) -> None:
+                gate.wait()
+                other.containers.delete(container, OWNER)
+
+            ends = [pool.submit(end, each, session, gate) for each in began]
+            for ended in (*ends, pool.submit(delete, container, gate)):
+                ended.result()
+            with pytest.raises(NotFoundError):
+                one.containers.get(container, OWNER)
 
 
 def test_what_clients_made_expires(store: Store, clock: Clock) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from typing import Any, Protocol
 
@@ -54,6 +54,7 @@ class LiveResponses:
         self._responses: dict[str, LiveResponse] = {}
         self._connections: set[asyncio.Task[None]] = set()
         self._beginning: set[str] = set()
+        self._in_containers: dict[object, list[asyncio.Event]] = {}
         self._unstored: dict[str, Mapping[str, Any]] = {}
 
     @contextmanager
@@ -64,6 +65,21 @@ class LiveResponses:
             yield
         finally:
             self._beginning.discard(id)
+
+    @contextmanager
+    def in_container(self, name: str | None) -> Generator[Sequence[asyncio.Event], None, None]:
+        """Count a response that names a container; yield the ends of those that came before it."""
+        key = name or object()  # alone, without a container
+        ends = self._in_containers.setdefault(key, [])
+        ends.append(asyncio.Event())
+        *earlier, ended = ends
+        try:
+            yield earlier
+        finally:
+            ended.set()
+            ends.remove(ended)
+            if not ends:
+                del self._in_containers[key]
 
     def keep_unstored(self, id: str, end: Mapping[str, Any]) -> None:
         """Keep the arguments of `Responses.finish` until the database is back, if there is room."""

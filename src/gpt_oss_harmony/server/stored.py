@@ -121,6 +121,7 @@ class _Batches(_Turns[Batches]):
 class _Containers(_Turns[Containers]):
     page = _in_turn(Containers.page)
     get = _in_turn(Containers.get)
+    touch = _in_turn(Containers.touch)
     delete = _in_turn(Containers.delete)
     delete_file = _in_turn(Containers.delete_file)
 

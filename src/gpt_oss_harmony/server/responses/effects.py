@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from ..sampling import sample_turn
 from ..services import Services
 from ..store import NewResponse, StoreError, new_id
 from .history import CURRENT_DATE, new_items
-from .plan import ResponsePlan
+from .plan import ResponsePlan, named_container
 from .run import ResponseRules, ResponseRun
 from .truncation import truncated_turn
 
@@ -67,8 +67,8 @@ def _stored_body(plan: ResponsePlan, response: Mapping[str, Any]) -> dict[str, A
     return {**body, CURRENT_DATE: plan.history.date}
 
 
-def run_response(services: Services, plan: ResponsePlan) -> ResponseRun:
-    """Run a planned response."""
+def run_response(services: Services, plan: ResponsePlan, held: ExitStack) -> ResponseRun:
+    """Run a planned response; hold what is `held` until its end."""
     request, turn, tools, settings = plan.request, plan.turn, plan.tools, services.settings
     cipher = OwnerCipher(services.cipher, plan.owner)
     writer = ResponseWriter(
@@ -95,7 +95,7 @@ def run_response(services: Services, plan: ResponsePlan) -> ResponseRun:
         planned_fields=tools.planned_fields,
         max_tool_calls=min(limit, request.max_tool_calls or limit),
     )
-    effects = _ServerEffects(services, plan)
+    effects = _ServerEffects(services, plan, held)
     run = ResponseRun(writer, rules, effects)
     effects.run = run
     # Begun now, so that a later failure is the end of a response whose id its client has.
@@ -110,11 +110,12 @@ class _ServerEffects:
 
     run: ResponseRun
 
-    def __init__(self, services: Services, plan: ResponsePlan) -> None:
+    def __init__(self, services: Services, plan: ResponsePlan, held: ExitStack) -> None:
         self._services = services
         self._plan = plan
         self._has_called = False  # a tool, so that a repetition would call it again
-        self._held = ExitStack()
+        self._earlier = plan.earlier
+        self._held = held.pop_all()
         self._held.enter_context(plan.caller.usage.held())
         self._held.enter_context(services.admission.whole_request())
 
@@ -137,17 +138,29 @@ class _ServerEffects:
         return sample_turn(self._services, caller, turn, prepared, reader, is_first=is_first)
 
     async def call(self, call: Message, problem: str | None) -> AnsweredCall:
-        tools, telemetry = self._plan.tools, self._services.telemetry
+        plan, tools, services = self._plan, self._plan.tools, self._services
+        container = named_container(plan.request)
+        if container is not None and namespace_of(call.recipient) in tools.containers:
+            for ended in self._earlier:
+                await ended.wait()
+            if self._earlier:
+                tools.renew_containers(
+                    await services.pools.encoding.run(plan.owner, plan.open_tools)
+                )
+                self._earlier = ()
+            expires_at = services.settings.expires_at(int(time.time()))
+            with suppress(StoreError):  # it was deleted meanwhile, or the database is away
+                await services.store.containers.touch(container, plan.owner, expires_at)
         self._has_called = True
         if problem is not None:
             answered = tools.refused(call, problem)
-        elif telemetry is None:
+        elif services.telemetry is None:
             answered = await tools.run(call)
         else:
-            with telemetry.tool_call(call.recipient or "") as span:
+            with services.telemetry.tool_call(call.recipient or "") as span:
                 answered = await tools.run(call)
                 span.status = answered.status
-        self._services.metrics.count_tool_call(namespace_of(call.recipient), answered.status)
+        services.metrics.count_tool_call(namespace_of(call.recipient), answered.status)
         return answered
 
     async def store(self, end: ResponseEnd) -> bool:

@@ -92,7 +92,7 @@ def sessions_of(
 ) -> Sequence[StoredSession]:
     """Read the sessions of the server's tools that a request continues; this blocks."""
     if not history.is_stored:
-        return history.sessions
+        return services.store.blocking.sessions.kept(history.sessions)
     if request.previous_response_id is not None:
         return services.store.blocking.sessions.after_response(request.previous_response_id, owner)
     if request.conversation is not None:

@@ -21,7 +21,7 @@ from ..services import Services
 from ..store import Claim, ClaimedError, NotFoundError, Store, StoredResponse
 from .effects import run_response, store_beginning
 from .history import History, response_json
-from .plan import ResponsePlan, plan_response
+from .plan import ResponsePlan, named_container, plan_response
 from .run import ResponseRun
 
 _TRIES = 5  # to reach the server that runs a response
@@ -55,26 +55,31 @@ async def start_response(
     if key is not None and key.is_given:
         claims = await pools.encoding.run(owner, key.claims, request)
     request = await services.file_texts.of_response(owner, request)
-    with services.metrics.preparation.time():
+    with ExitStack() as held:
+        container = named_container(request)
+        turns = services.live_responses.in_container(container and f"{owner} {container}")
+        earlier = held.enter_context(turns)
         planning = partial(
             plan_response, services, caller, request, history=history, is_generated=is_generated
         )
-        # A short chat takes less than a millisecond, for which the event loop can wait.
-        is_quick = request.is_short_chat and history is None
-        plan = planning() if is_quick else await pools.encoding.run(owner, planning)
-        prepared = await with_grammar(services, owner, plan.turn, plan.prepared)
-        if claims or prepared is not plan.prepared:
-            plan = replace(plan, prepared=prepared, claims=[*claims, *plan.claims])
-    if not (plan.request.is_stored or plan.claims):
-        return StartedResponse(plan, run_response(services, plan))
-    held = ExitStack()
-    # The request runs until its beginning is stored, even if its client has gone before.
-    held.enter_context(caller.usage.held())
+        with services.metrics.preparation.time():
+            # A short chat takes less than a millisecond, for which the event loop can wait.
+            is_quick = request.is_short_chat and history is None
+            plan = planning() if is_quick else await pools.encoding.run(owner, planning)
+            prepared = await with_grammar(services, owner, plan.turn, plan.prepared)
+            if claims or earlier or prepared is not plan.prepared:
+                claims = [*claims, *plan.claims]
+                plan = replace(plan, prepared=prepared, claims=claims, earlier=earlier)
+        if not (plan.request.is_stored or plan.claims):
+            return StartedResponse(plan, run_response(services, plan, held))
+        # The request runs until its beginning is stored, even if its client has gone before.
+        held.enter_context(caller.usage.held())
+        running = held.pop_all()
 
     async def begin() -> ResponseRun:
-        with held, services.live_responses.beginning(plan.id):
+        with running, services.live_responses.beginning(plan.id):
             await store_beginning(services, plan)
-            return run_response(services, plan)
+            return run_response(services, plan, running)
 
     def stop(begun: asyncio.Future[ResponseRun]) -> None:
         if not begun.cancelled() and begun.exception() is None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -39,11 +40,12 @@ class ResponsePlan:
 
     - `response`: the resource at its beginning. `turn`, `prepared`: the input of the engine.
     - `history`: the items before it. `input`: the complete items of the request.
-    - `tools`: the server's own tools that it may use. `listings`: the tools of its MCP servers that
-      the conversation does not list yet.
+    - `tools`: the server's own tools that it may use; `open_tools` opens them anew. `listings`:
+      the tools of its MCP servers that the conversation does not list yet.
     - `approved`: calls of MCP servers that the request approves; they run first.
     - `claims`: what no later request may use again: these approvals, and the idempotency key.
     - `compaction`: the first item of the response, if everything before it was compacted.
+    - `earlier`: the ends of responses that named its container before; its code waits for them.
     - `is_generated`: False if only the state is prepared, for a later request.
     """
 
@@ -55,10 +57,12 @@ class ResponsePlan:
     history: History
     input: Sequence[HistoryItem]
     tools: ConversationTools
+    open_tools: Callable[[], ConversationTools]
     listings: Sequence[Mapping[str, Any]] = ()
     approved: Sequence[ApprovedCall] = ()
     claims: Sequence[Claim] = ()
     compaction: Sequence[HistoryItem] = ()
+    earlier: Sequence[asyncio.Event] = ()
     is_generated: bool = True
 
     @property
@@ -118,6 +122,7 @@ def plan_response(
     # In a conversation, the calls of a repeated request are in its history.
     repeated = answered.repeated if request.conversation is not None else ()
     used = [*(pending.request_id for pending in answered.approved), *repeated]
+    open_tools = partial(_tools, services, owner, request, history, servers, turn, response.id)
     return ResponsePlan(
         caller=caller,
         request=request,
@@ -126,7 +131,8 @@ def plan_response(
         prepared=prepared,
         history=history,
         input=input_items,
-        tools=_tools(services, owner, request, history, servers, turn, response.id),
+        tools=open_tools(),
+        open_tools=open_tools,
         listings=servers.new_listings(history.items, input_items),
         approved=answered.approved,
         claims=[Claim(f"approval {id}") for id in used],
@@ -185,9 +191,15 @@ def _with_container(
                 f"there is no container {container.value!r:.80}; make one, name one of an earlier "
                 'response, or send {"type": "auto"}'
             ) from None
-        named = named or StoredSession(name, container.value, "{}")
+        named = named or StoredSession(name, container.value, "{}", continues=True)
         sessions = [*(session for session in sessions if session.tool != name), named]
     return sessions
+
+
+def named_container(request: ResponsesRequest) -> str | None:
+    """Return the id of the container that a request names."""
+    named = [container.value for _, container in _containers(request)]
+    return next((id for id in reversed(named) if isinstance(id, str)), None)
 
 
 def _containers(request: ResponsesRequest) -> Iterator[tuple[str, JsonField]]:

@@ -27,7 +27,7 @@ from .files import (
     sweep,
 )
 from .owned_data import Quota
-from .response_chains import visible
+from .response_chains import StoredSession, kept_sessions, lock_container, visible
 from .rows import Order, OwnedRows, Page
 from .running_servers import ServerClock
 from .tables import (
@@ -100,6 +100,7 @@ class Containers(OwnedRows[StoredContainer]):
     def delete(self, id: str, owner: str) -> None:
         """Delete a container with its files and the state of its code."""
         with changing_files(self._database, owner) as connection:
+            lock_container(self._database, connection, id)
             self.read(connection, id, owner)
             connection.execute(delete(containers).where(containers.c.id == id))
             of_owner = select(responses.c.id).where(responses.c.owner == owner)
@@ -245,10 +246,13 @@ class ContainerFiles:
         self._uploads = Uploads(database, server, quota)
 
     # `builtins`, because `list` is a method of this class.
-    def add(self, response_id: str, files: Sequence[NewFile]) -> builtins.list[ContainerFile]:
-        """Store files of a running response. Raises `NotFoundError` if it was deleted.
+    def add(
+        self, response_id: str, files: Sequence[NewFile], session: StoredSession | None = None
+    ) -> builtins.list[ContainerFile]:
+        """Store files of a running response, and of the `session` of its tool.
 
-        Raises `StorageFullError` if its owner has no room for them.
+        Raises `NotFoundError` if the response or its container was deleted, and `StorageFullError`
+        if its owner has no room for them.
         """
         now = int(self._server.now())
         query = select(responses.c.owner).where(
@@ -271,6 +275,8 @@ class ContainerFiles:
             # Again, and locked: it may have been deleted since its owner was read.
             if connection.execute(query.with_for_update(read=True)).first() is None:
                 raise NotFoundError("response", response_id)
+            if session and not kept_sessions(self._database, connection, [session]):
+                raise NotFoundError("container", session.id)
             of_response = container_files.c.response_id == response_id
             first = connection.execute(select(func.count()).where(of_response)).scalar_one()
             for position, (file, made) in enumerate(zip(files, added, strict=True), first):

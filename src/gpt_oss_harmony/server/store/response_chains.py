@@ -13,6 +13,7 @@ each of its responses.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,14 +30,17 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    union_all,
     update,
 )
 
-from .database import DELETIONS, Database
+from ...conversation.built_in_tools import tools_with_container
+from .database import DELETIONS, Database, lock_key
 from .rows import is_kept
 from .running_servers import ServerClock
 from .tables import (
     container_files,
+    containers,
     conversation_sessions,
     conversations,
     response_sessions,
@@ -121,11 +125,15 @@ def _unneeded(connection: Connection, id: str) -> list[str]:
 
 @dataclass(frozen=True)
 class StoredSession:
-    """The session of a tool: its id stays the same for the whole conversation."""
+    """The session of a tool: its id stays the same for the whole conversation.
+
+    One that `continues` a container of the database is not stored once that has been deleted.
+    """
 
     tool: str
     id: str
     data: str = field(repr=False)
+    continues: bool = field(default=False, compare=False)
 
 
 class ToolSessions:
@@ -174,7 +182,11 @@ class ToolSessions:
             .join(responses, responses.c.id == table.c.response_id)
             .where(table.c.id == id, table.c.tool == tool)
             .where(responses.c.owner == owner, visible(self._server.now()))
-            .order_by(responses.c.created_at.desc(), responses.c.id.desc())
+            .order_by(
+                func.coalesce(table.c.stored_at, 0).desc(),
+                responses.c.created_at.desc(),
+                responses.c.id.desc(),
+            )
             .limit(1)
         )
         in_conversation = (
@@ -184,15 +196,42 @@ class ToolSessions:
             .where(conversations.c.owner == owner)
         )
         with self._database.reading() as connection:
-            row = connection.execute(newest).first() or connection.execute(in_conversation).first()
+            rows = [*connection.execute(newest), *connection.execute(in_conversation)]
+        row = max(rows, key=lambda row: row.stored_at or 0, default=None)
         return None if row is None else _session(row)
+
+    def kept(self, sessions: Iterable[StoredSession]) -> list[StoredSession]:
+        """Leave out those of deleted containers."""
+        with self._database.reading() as connection:
+            return kept_sessions(self._database, connection, sessions)
+
+
+def lock_container(database: Database, connection: Connection, id: str) -> None:
+    """Let no other transaction delete a container, or store a session of it."""
+    database.lock(connection, lock_key(f"container {id}"))
+
+
+def kept_sessions(
+    database: Database, connection: Connection, sessions: Iterable[StoredSession]
+) -> list[StoredSession]:
+    """Leave out the sessions of deleted containers; lock the other containers."""
+    kept: list[StoredSession] = []
+    for session in sessions:
+        if session.continues:
+            lock_container(database, connection, session.id)
+            tables = (containers, response_sessions, conversation_sessions)
+            rows = union_all(*(select(each.c.id).where(each.c.id == session.id) for each in tables))
+            if connection.execute(rows.limit(1)).first() is None:
+                continue
+        kept.append(session)
+    return kept
 
 
 def insert_sessions(
     connection: Connection, response_id: str, sessions: Sequence[StoredSession]
 ) -> None:
     """Store one or more sessions as those of a response."""
-    rows = [{"response_id": response_id, **vars(session)} for session in sessions]
+    rows = [{"response_id": response_id, **_columns(session)} for session in sessions]
     connection.execute(insert(response_sessions), rows)
 
 
@@ -201,7 +240,7 @@ def replace_sessions(
 ) -> None:
     """Store sessions as those of a conversation, whose row is locked."""
     table = conversation_sessions
-    rows = [{"conversation_id": conversation_id, **vars(session)} for session in sessions]
+    rows = [{"conversation_id": conversation_id, **_columns(session)} for session in sessions]
     for row in rows:
         replaced = and_(table.c.conversation_id == conversation_id, table.c.tool == row["tool"])
         connection.execute(delete(table).where(replaced))
@@ -220,4 +259,10 @@ def _of_conversation(connection: Connection, id: str | None, owner: str) -> list
 
 
 def _session(row: Row[Any]) -> StoredSession:
-    return StoredSession(row.tool, row.id, row.data)
+    continues = row.tool in tools_with_container()
+    return StoredSession(row.tool, row.id, row.data, continues)
+
+
+def _columns(session: StoredSession) -> dict[str, Any]:
+    now = time.time_ns() // 1000
+    return {"tool": session.tool, "id": session.id, "data": session.data, "stored_at": now}

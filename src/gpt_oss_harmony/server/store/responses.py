@@ -34,6 +34,7 @@ from .response_chains import (
     chain_of,
     forget,
     insert_sessions,
+    kept_sessions,
     replace_sessions,
     visible_to,
 )
@@ -191,7 +192,8 @@ class Responses:
 
         Input items whose ids the conversation already has are not added again. A failed response
         adds no items, because the request will be sent again. `events` are those of the stream,
-        each as JSON. `sessions` are those of the used tools, for the next response.
+        each as JSON. `sessions` are those of the used tools, for the next response; those of
+        containers that were deleted meanwhile are not stored.
         Returns False, and changes nothing, if the response was deleted or has already ended (it may
         have been cancelled at another server). If the result is True, the data is on the disk.
         """
@@ -213,6 +215,7 @@ class Responses:
                 return False
             belongs = {"response_id": id, "direction": "output"}
             insert_items(connection, response_items, belongs, output)
+            sessions = kept_sessions(self._database, connection, sessions)
             if response.conversation_id is None:
                 if sessions:
                     insert_sessions(connection, id, sessions)

@@ -97,8 +97,9 @@ def _session_columns() -> list[Column[Any]]:
     """Make the columns of a tool's session, in a response or a conversation."""
     return [
         Column("tool", Text, primary_key=True),
-        Column("id", AnyText, nullable=False),
+        Column("id", AnyText, nullable=False, index=True),
         Column("data", JsonText, nullable=False),
+        Column("stored_at", BigInteger),  # microseconds since 1970; older servers wrote none
     ]
 
 

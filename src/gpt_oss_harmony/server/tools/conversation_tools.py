@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from ...apis.responses.output_items import mcp_fields
@@ -153,7 +153,7 @@ class FileStorage:
     room: int = _MAX_FILE_BYTES
 
     async def add(
-        self, container_id: str, attachments: Iterable[Attachment]
+        self, session: StoredSession, attachments: Iterable[Attachment]
     ) -> list[ContainerFile]:
         """Store files while there is room; return the stored ones."""
         files = list[NewFile]()
@@ -161,10 +161,10 @@ class FileStorage:
             if len(file.data) <= self.room:
                 self.room -= len(file.data)
                 id = new_id("cfile")
-                files.append(NewFile(id, container_id, file.name, file.mime_type, file.data))
+                files.append(NewFile(id, session.id, file.name, file.mime_type, file.data))
         try:
             return await self.store.run(
-                self.owner, lambda store: store.files.add(self.response_id, files)
+                self.owner, lambda store: store.files.add(self.response_id, files, session)
             )
         except StoreError:  # it was deleted meanwhile, or the database fails: nothing is cited
             _LOG.warning("files of the response %s could not be stored", self.response_id)
@@ -196,19 +196,19 @@ class ConversationTools:
         self.containers: dict[str, str] = {}
         """The ids of the containers of the tools that have one."""
         self._tools = tools
-        self._ids: dict[str, str] = {}
+        self._before: dict[str, StoredSession] = {}
         self._sessions: dict[str, ToolSession] = {}
         known = list(stored)
         for name, tool in tools.items():
             session = next((session for session in known if session.tool == name), None)
             # Files are had by the id of a container.
             prefix = "cntr" if has_files(name) else "session"
-            self._ids[name] = new_id(prefix) if session is None else session.id
+            self._before[name] = session or StoredSession(name, new_id(prefix), "")
             opened = self._sessions[name] = _open_session(tool, session)
             if isinstance(opened, _OwnedSession):
                 opened.owner = owner
             if name in tools_with_container():
-                self.containers[name] = self._ids[name]
+                self.containers[name] = self._before[name].id
         self._files = {file.path: file for file in files}
         self._uncited: dict[str, ContainerFile] = {}
         self._storage = storage
@@ -233,12 +233,17 @@ class ConversationTools:
         if isinstance(session, _FileSession) and file.id not in session.uploads:
             session.add_upload(file.id, file.filename, read(file.id))
 
+    def renew_containers(self, opened: ConversationTools) -> None:
+        """Take the state of containers from tools that were opened later; no code has run yet."""
+        self._sessions.update({name: opened._sessions[name] for name in self.containers})
+        self._files.update(opened._files)
+
     def call_fields(self, recipient: str) -> dict[str, Any]:
         """Return the fields of the item of a call that depend only on its recipient."""
         tool, _, name = recipient.partition(".")
         fields = mcp_fields(recipient)
         if tool in self.containers:
-            fields["container_id"] = self._ids[tool]
+            fields["container_id"] = self.containers[tool]
         elif name in self._functions.get(tool, {}):
             fields["name"] = self._functions[tool][name].name
         return fields
@@ -272,10 +277,10 @@ class ConversationTools:
             messages.append(failure_message(call, "the tool failed; go on without it."))
         # Stored now, because nothing uses it now; a cancelled call may continue for a while.
         data = await asyncio.to_thread(session.to_json)
-        self._used_sessions[name] = StoredSession(name, self._ids[name], data)
+        used = self._used_sessions[name] = replace(self._before[name], data=data)
         attachments = [file for message in messages for file in message.attachments]
         if self._storage is not None and attachments:
-            for file in await self._storage.add(self._ids[name], attachments):
+            for file in await self._storage.add(used, attachments):
                 self._files[file.path] = self._uncited[file.path] = file
         finished = FinishedCall(planned, session, messages, self._include)
         status = "failed" if finished.has_failed else "completed"
