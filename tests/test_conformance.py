@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
+import itertools
 import json
 import re
 import runpy
 import shutil
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +196,7 @@ def test_a_prompt_without_a_date_is_kept(tokens: list[int]) -> None:
 def failed() -> dict[str, Case]:
     adapter = ModuleAdapter(OURS)
     verdicts = [judge(case, adapter) for case in SUITE.cases]
+    adapter.close()
     assert {verdict.outcome for verdict in verdicts} == {"passed", "failed"}
     return {verdict.case.id: verdict.case for verdict in verdicts if verdict.outcome == "failed"}
 
@@ -243,6 +248,10 @@ class Fixed:
     def close(self) -> None: ...
 
 
+def without(answer: dict[str, Any], missing: str) -> dict[str, Any]:
+    return {key: value for key, value in answer.items() if key != missing}
+
+
 CALL = "format/read-call"
 PROMPT = "format/chat"
 TEXT = case(PROMPT).expected["text"]
@@ -256,7 +265,13 @@ CHAT = {
 WITH_NULLS = [{**m, "name": None, "content": [{"type": "text", "text": m["content"]}]}
               for m in MESSAGES]  # fmt: skip
 REFUSED = "reference/unknown-role-is-refused-1"
-STREAM = "reference/surplus-header-words-are-refused-1"
+STREAM = "reference/only-start-follows-a-message-1"
+STREAMED = {
+    **{key: case(STREAM).expected[key] for key in ("messages", "deltas")},
+    "errors": [at for at, _ in case(STREAM).expected["errors"]],
+}
+NO_MESSAGES = "reference/surplus-header-words-are-refused-1"
+NO_ERRORS = "reference/last-words-are-recipient-and-type-1"
 TRAINING = "training/uf"
 EXAMPLES = case(TRAINING).expected["examples"]
 SPELLING = "chat/reasoning-kept-after-a-call"
@@ -279,12 +294,18 @@ VERDICTS: list[tuple[str, dict[str, Any], str]] = [
     (CALL, {"chat": CHAT}, "passed"),
     (CALL, {"chat": {**CHAT, "tool_calls": []}}, "failed"),
     (CALL, {"chat": {**CHAT, "tool_calls": [3]}}, "failed"),
-    (STREAM, {"messages": case(STREAM).expected["messages"], "errors": []}, "failed"),
-    (
-        STREAM,
-        {"errors": [at for at, _ in case(STREAM).expected["errors"]]},
-        "passed",
-    ),
+    (CALL, {"messages": [{**m, "content": [{"type": "image"}]} for m in MESSAGES]}, "failed"),
+    (CALL, {"chat": {**CHAT, "content": []}}, "failed"),
+    (CALL, {"messages": {}}, "failed"),
+    (NO_MESSAGES, case(NO_MESSAGES).expected, "passed"),
+    (NO_MESSAGES, {**case(NO_MESSAGES).expected, "messages": {}}, "failed"),
+    (STREAM, STREAMED, "passed"),
+    (STREAM, {**STREAMED, "errors": case(STREAM).expected["errors"]}, "passed"),
+    (STREAM, {**STREAMED, "errors": []}, "failed"),
+    (STREAM, {**STREAMED, "errors": [float(at) for at in STREAMED["errors"]]}, "failed"),
+    (STREAM, {**STREAMED, "errors": None}, "failed"),
+    *((STREAM, without(STREAMED, key), "failed") for key in STREAMED),
+    (NO_ERRORS, without(case(NO_ERRORS).expected, "errors"), "passed"),
     (TRAINING, {"examples": [{"tokens": EXAMPLES[0]["tokens"]}]}, "passed"),
     (TRAINING, {"examples": [{**EXAMPLES[0], "labels": EXAMPLES[0]["tokens"]}]}, "failed"),
     (TRAINING, {"examples": []}, "failed"),
@@ -293,6 +314,9 @@ VERDICTS: list[tuple[str, dict[str, Any], str]] = [
     (SPELLING, {"tokens": case(SPELLING).expected["also"][0]["tokens"]}, "passed"),
     ("reference/prompt-with-its-open-end", {"error": "other words"}, "passed"),
     ("reference/prompt-with-its-open-end", {"messages": []}, "failed"),
+    ("reference/prompt-with-its-open-end", {"error": None, "messages": []}, "failed"),
+    ("reference/prompt-with-its-open-end", {"error": True}, "failed"),
+    (PROMPT, {"tokens": TOKENS, "error": None}, "passed"),
 ]
 
 
@@ -302,6 +326,27 @@ def test_verdicts(id: str, answer: dict[str, Any], outcome: str) -> None:
     assert verdict.outcome == outcome
     assert bool(verdict.problem) == (outcome != "passed")
     list(differing_lines(verdict))
+
+
+def test_a_bool_is_not_a_token() -> None:
+    one = Case("one", "one", "format", "render", {}, {"tokens": [1], "text": '"'})
+    assert judge(one, Fixed(tokens=[1])).outcome == "passed"
+    assert judge(one, Fixed(tokens=[True])).outcome == "failed"
+
+
+def test_an_adapter_that_raises_fails_the_case() -> None:
+    class Raising(Fixed):
+        def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+            raise ZeroDivisionError("division by zero")
+
+    assert "division by zero" in judge(case(PROMPT), Raising()).problem
+
+
+def test_differences_of_long_answers_are_shown_in_time() -> None:
+    verdict = judge(case(PROMPT), Fixed(text="\n" * 200_000))
+    begin = time.monotonic()
+    assert len(list(differing_lines(verdict))) < 2_000
+    assert time.monotonic() - begin < 5
 
 
 def test_differences_stand_side_by_side() -> None:
@@ -357,8 +402,14 @@ def test_a_program_that_does_not_answer() -> None:
         adapter.answer({})
 
 
+def test_a_program_that_does_not_read() -> None:
+    adapter = CommandAdapter([sys.executable, "-c", "import time; time.sleep(60)"], 0.2)
+    with pytest.raises(AdapterError, match="no answer"):
+        adapter.answer({"operation": "x" * 1_000_000})  # more than a pipe holds
+
+
 def test_a_program_that_is_not_there() -> None:
-    with pytest.raises(KitError, match="nowhere cannot be started"):
+    with pytest.raises(AdapterError, match="nowhere cannot be started"):
         CommandAdapter(["nowhere"]).answer({})
 
 
@@ -399,8 +450,10 @@ def test_a_server_answers_with_its_own_date(url: str) -> None:
 
 
 def test_a_server_that_is_not_there() -> None:
-    with pytest.raises(KitError, match="cannot be reached"):
-        judge(case(CALL), UrlAdapter("http://127.0.0.1:1"))
+    adapter = UrlAdapter("http://127.0.0.1:1")
+    with pytest.raises(AdapterError, match="cannot be reached"):
+        adapter.answer({"operation": "describe"})
+    assert "cannot be reached" in judge(case(CALL), adapter).problem
 
 
 def test_modules_that_are_none(tmp_path: Path) -> None:
@@ -442,6 +495,8 @@ def test_the_command_shows_what_differs(capsys: pytest.CaptureFixture[str]) -> N
     assert shown.err == "harmony-conformance: error: 6 of 6 cases failed\n"
 
 
+NO_URLS = ("foo", "http://", "http:///x", "http://h:x/", "http://[::1/", "ftp://h", "http://h/a b",
+           "http://h?a")  # fmt: skip
 NOWHERE = "no-such-folder/report.json"
 
 
@@ -459,6 +514,8 @@ NOWHERE = "no-such-folder/report.json"
         (["--module", "json"], 1, "json has no function answer(request)"),
         (["--command", "nowhere"], 1, "nowhere cannot be started"),
         (["--command", "true"], 1, "the adapter did not describe itself"),
+        (["--url", "http://127.0.0.1:1"], 1, "cannot be reached"),
+        *((["--url", url], 1, f"{url} is not the URL of a server") for url in NO_URLS),
         (["--command", ""], 2, "there is no program"),
         (["--command", "'"], 2, "No closing quotation"),
         ([], 2, "--command --url --module is required"),
@@ -525,3 +582,168 @@ def test_the_kit_needs_nothing_but_python(tmp_path: Path) -> None:
         [*python, "-c", "import gpt_oss_harmony"], cwd=tmp_path, capture_output=True, check=False
     )
     assert b"No module named 'gpt_oss_harmony'" in blocked.stderr
+
+
+# Hostile subjects: each is a failed case with a reason, in time, in a report
+
+DESCRIBED = """\
+import json, os, subprocess, sys, time
+sys.stdin.readline()
+print('{"name": "x"}', flush=True)
+sys.stdin.readline()
+"""
+LINE = "print({}, flush=True); time.sleep(60)"
+ANSWER = """\
+import os, sys, time
+def answer(request):
+    if request["operation"] == "describe":
+        return {"name": "x"}
+    """
+RULE = "chat-result-header"  # it has one case
+
+PROGRAMS = {
+    "writes a byte at a time": ("while True: os.write(1, b' '); time.sleep(0.05)", "no answer"),
+    "writes a line without end": ("while True: os.write(1, b'x' * 65536)", "longer than"),
+    "writes no UTF-8": ("os.write(1, bytes([34, 255, 34, 10]))", "not JSON"),
+    "nests without end": (LINE.format("'[' * 200_000"), "not JSON"),
+    "nests": (LINE.format("""'{"tokens":' + '[' * 500 + ']' * 500 + '}'"""), "nested"),
+    "writes huge numbers": (LINE.format("""'{"tokens":[' + '9' * 5000 + ']}'"""), "not JSON|other"),
+    "writes other tokens": (LINE.format("""'{"tokens":[-5, 1000000000000000]}'"""), "other"),
+    "writes null": (LINE.format("'null'"), "not an object"),
+    "ends": ("", "ended without an answer"),
+    "is killed": ("os.kill(os.getpid(), 9)", "ended without an answer"),
+    "closes its output": ("os.close(1); time.sleep(60)", "ended without an answer"),
+    "closes its input": ("os.close(0); time.sleep(60)", "no answer"),
+    "leaves a child behind": (
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])",
+        "no answer",
+    ),
+}  # fmt: skip
+MODULES = {
+    "exits": ("sys.exit(0)", "SystemExit"),
+    "ends the process": ("os._exit(0)", "ended"),
+    "raises": ("raise ValueError('boom')", "ValueError: boom"),
+    "interrupts": ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+    "recurses": ("return answer(request)", "RecursionError"),
+    "sleeps": ("time.sleep(60)", "no answer"),
+    "holds the interpreter": ("return sum(range(10 ** 15))", "no answer"),
+    "answers nothing": ("return None", "not an object"),
+    "answers a set": ("return {'tokens': {1}}", "TypeError"),
+    "answers a circle": ("a = {}; a['tokens'] = a; return a", "ValueError"),
+    "answers too much": ("return {'text': 'x' * 10_000_000}", "longer than"),
+}
+SERVERS: dict[str, tuple[Iterable[bytes], str]] = {
+    "cuts its answer short": ([b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}"], "Incomplete"),
+    "cuts a refusal short": ([b"HTTP/1.1 400 B\r\nContent-Length: 99\r\n\r\n{}"], "Incomplete"),
+    "sends a bad chunk": (
+        [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n{}"], "Incomplete",
+    ),
+    "does not speak HTTP": ([b"hello\r\n\r\n"], "BadStatusLine"),
+    "sends no UTF-8": ([b'HTTP/1.1 200 OK\r\n\r\n{"\xff": 1}'], "not JSON"),
+    "sends a list": ([b"HTTP/1.1 200 OK\r\n\r\n[]"], "not an object"),
+    "sends a page": ([b"HTTP/1.1 200 OK\r\n\r\n<html>"], "not JSON"),
+    "sends nothing": ([b"HTTP/1.1 204 No\r\n\r\n"], "204"),
+    "nests": ([b"HTTP/1.1 200 OK\r\n\r\n" + b'{"a":' * 100_000], "not JSON|longer"),
+    "sends without end": (
+        itertools.chain([b"HTTP/1.1 200 OK\r\n\r\n"], itertools.repeat(b" " * 65536)),
+        "longer than",
+    ),
+    "sends a byte at a time": (
+        itertools.chain([b"HTTP/1.1 200 OK\r\n\r\n"], itertools.repeat(b" ")), "no answer",
+    ),
+    "sends its header a byte at a time": (
+        itertools.chain([b"HTTP/1.1 200 OK\r\nA: "], itertools.repeat(b"a")), "no answer",
+    ),
+    "lets wait": (itertools.repeat(b"HTTP/1.1 100 Continue\r\n\r\n"), "no answer"),
+    "hangs up": ([], "cannot be reached"),
+    **{
+        f"answers {status}": (
+            [b"HTTP/1.1 %d No\r\nLocation: /x\r\nContent-Length: 2\r\n\r\n{}" % status],
+            str(status),
+        )
+        for status in (201, 301, 302, 303, 307, 308, 401, 403, 408, 413, 429, 500, 503)
+    },
+}  # fmt: skip
+
+
+def verdicts_of(tmp_path: Path, rule: str, *subject: str) -> dict[str, Any]:
+    """Run the command with a hostile subject, and return its report."""
+    report = tmp_path / "report.json"
+    begin = time.monotonic()
+    code = run(*subject, "--rule", rule, "--timeout", "1", "--diff", "--output", str(report))
+    assert code == 1
+    assert time.monotonic() - begin < 20
+    written: dict[str, Any] = read(report)
+    return written
+
+
+def assert_fails(tmp_path: Path, problem: str, *subject: str) -> None:
+    report = verdicts_of(tmp_path, RULE, *subject)
+    assert report["counts"] == {"failed": 1}
+    assert re.search(problem, report["results"][0]["problem"])
+
+
+@pytest.mark.parametrize(("program", "problem"), PROGRAMS.values(), ids=PROGRAMS)
+def test_hostile_programs(program: str, problem: str, tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(DESCRIBED + program)
+    assert_fails(tmp_path, problem, "--command", f"'{sys.executable}' '{file}'")
+
+
+def test_a_program_that_answers_what_nobody_asked(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text('while True: print(\'{"unsupported": "x"}\')')
+    report = verdicts_of(tmp_path, "no-markup", "--command", f"'{sys.executable}' '{file}'")
+    assert any("before its request" in result["problem"] for result in report["results"])
+    assert "passed" not in report["counts"]
+
+
+@pytest.mark.parametrize(("body", "problem"), MODULES.values(), ids=MODULES)
+def test_hostile_modules(body: str, problem: str, tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(ANSWER + body)
+    assert_fails(tmp_path, problem, "--module", str(file))
+
+
+@pytest.mark.parametrize("line", ["raise ValueError('boom')", "import sys; sys.exit(0)", "1 +"])
+def test_modules_that_cannot_be_imported(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(line)
+    with pytest.raises(KitError, match="cannot be imported"):
+        ModuleAdapter(str(file))
+
+
+def test_a_module_may_print(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(f"{ANSWER}print('Hello!'); return {{'text': {TEXT!r}}}")
+    adapter = ModuleAdapter(str(file))
+    assert judge(case(PROMPT), adapter).outcome == "passed"
+    adapter.close()
+
+
+def send(connection: socket.socket, parts: Iterable[bytes]) -> None:
+    """Read a request, and send these parts; after a short one comes a pause."""
+    with connection, contextlib.suppress(OSError):
+        head, _, body = connection.recv(65536).partition(b"\r\n\r\n")
+        if not head:
+            return  # the kit only looks whether there is a server
+        length = int(re.findall(rb"Content-Length: (\d+)", head)[0])
+        while len(body) < length:
+            body += connection.recv(65536)
+        for part in parts:
+            connection.sendall(part)
+            time.sleep(0.02 if len(part) < 65536 else 0)
+
+
+@pytest.mark.parametrize(("parts", "problem"), SERVERS.values(), ids=SERVERS)
+def test_hostile_servers(parts: Iterable[bytes], problem: str, tmp_path: Path) -> None:
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                send(server.accept()[0], parts)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        port = server.getsockname()[1]
+        assert_fails(tmp_path, problem, "--url", f"http://127.0.0.1:{port}")
+        server.shutdown(socket.SHUT_RDWR)

@@ -90,8 +90,10 @@ def in_node() -> Iterator[CommandAdapter]:
 
 
 @pytest.fixture(scope="module")
-def here() -> ModuleAdapter:
-    return ModuleAdapter(str(ADAPTER))
+def here() -> Iterator[ModuleAdapter]:
+    adapter = ModuleAdapter(str(ADAPTER))
+    yield adapter
+    adapter.close()
 
 
 @pytest.mark.slow

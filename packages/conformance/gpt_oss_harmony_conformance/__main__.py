@@ -15,6 +15,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -173,24 +174,32 @@ def _run(arguments: argparse.Namespace) -> None:
     cases = suite.chosen(arguments.level, arguments.rule)
     if not cases:
         arguments.parser.error("no case is in the chosen level and rule; leave one out")
+    verdicts: list[Verdict] = []
+    results: list[str] = []
     adapter = _adapter(arguments)
     try:
         described = _description(adapter)
-        verdicts = [judge(case, adapter) for case in cases]
+        for case in cases:
+            verdict = judge(case, adapter)
+            if arguments.diff and verdict.outcome == "failed":
+                _write_difference(verdict)
+            results.append(_json(_result(verdict)))
+            verdicts.append(replace(verdict, answer={}))  # as text, it takes less memory
     finally:
         adapter.close()
-    if arguments.diff:
-        for verdict in verdicts:
-            if verdict.outcome == "failed":
-                _write_difference(verdict)
     _write_table(suite, verdicts)
+    counts = Counter(verdict.outcome for verdict in verdicts)
     if arguments.output is not None:
-        report = json.dumps(_report(suite, described, verdicts), ensure_ascii=False, indent=1)
+        heads = {
+            "specification": suite.version, "implementation": described, "counts": counts,
+        }  # fmt: skip
+        fields = [f"{_json(name)}: {_json(value)}" for name, value in heads.items()]
+        fields.append('"results": [\n  ' + ",\n  ".join(results) + "\n ]")
+        report = "{\n " + ",\n ".join(fields) + "\n}\n"
         try:
-            arguments.output.write_text(f"{report}\n", encoding="utf-8", errors="replace")
+            arguments.output.write_text(report, encoding="utf-8", errors="replace")
         except OSError as error:
             raise KitError(f"{arguments.output} cannot be written: {error.strerror}") from error
-    counts = Counter(verdict.outcome for verdict in verdicts)
     if counts["failed"]:
         raise KitError(f"{counts['failed']} of {len(cases)} cases failed")
     if not counts["passed"]:
@@ -201,7 +210,7 @@ def _adapter(arguments: argparse.Namespace) -> Adapter:
     if arguments.url is not None:
         return UrlAdapter(arguments.url, arguments.model, arguments.timeout)
     if arguments.module is not None:
-        return ModuleAdapter(arguments.module)
+        return ModuleAdapter(arguments.module, arguments.timeout)
     return CommandAdapter(arguments.command, arguments.timeout)
 
 
@@ -260,25 +269,19 @@ def _write(line: str = "") -> None:
     sys.stdout.write(line.translate(_ESCAPED) + "\n")
 
 
-def _report(
-    suite: Suite, described: Mapping[str, Any], verdicts: Sequence[Verdict]
-) -> dict[str, Any]:
+def _result(verdict: Verdict) -> dict[str, Any]:
     return {
-        "specification": suite.version,
-        "implementation": described,
-        "counts": Counter(verdict.outcome for verdict in verdicts),
-        "results": [
-            {
-                "id": verdict.case.id,
-                "rule": verdict.case.rule,
-                "level": verdict.case.level,
-                "outcome": verdict.outcome,
-                "problem": verdict.problem,
-                **({"answer": verdict.answer} if verdict.outcome == "failed" else {}),
-            }
-            for verdict in verdicts
-        ],
+        "id": verdict.case.id,
+        "rule": verdict.case.rule,
+        "level": verdict.case.level,
+        "outcome": verdict.outcome,
+        "problem": verdict.problem,
+        **({"answer": verdict.answer} if verdict.outcome == "failed" else {}),
     }
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 if __name__ == "__main__":

@@ -1,28 +1,35 @@
 """The runner of the conformance kit: cases and an implementation's answers in, verdicts out.
 
 The kit's README describes cases and answers. An implementation is a command, a server or a Python
-module, behind an `Adapter`.
+module, behind an `Adapter`. It may be broken, so each answer has one deadline and one limit of
+bytes, and whatever comes in place of an answer is a failed case.
 """
 
 from __future__ import annotations
 
 import contextlib
 import difflib
+import http.client
 import importlib
 import importlib.util
+import io
 import itertools
 import json
 import operator
+import os
 import queue
+import re
+import signal
+import socket
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 from . import FOLDER
 from .tokens import FIRST_SPECIAL, text_of, with_date
@@ -45,6 +52,16 @@ __all__ = [
 
 Json: TypeAlias = dict[str, Any]
 _Comparison: TypeAlias = Callable[[Any, Any], bool]
+_Result = TypeVar("_Result")
+
+_MOST_BYTES = 2**18
+"""The longest answer; the longest expected one has 6,000 bytes."""
+_MOST_LEVELS = 64
+"""The deepest nesting of an answer."""
+_MOST_LINES = 500
+"""The most lines of an answer that are compared side by side; the time is quadratic."""
+_SHOWN = 500
+"""The longest problem, in characters."""
 
 LEVELS = ("format", "reference", "recovery", "chat", "training")
 
@@ -140,51 +157,72 @@ class Adapter(Protocol):
 
 
 class CommandAdapter:
-    """A program that reads a line of JSON and writes one; if it dies, it is started again."""
+    """A program that reads a line of JSON and writes one.
+
+    After an answer that cannot be used, or too late, the program is ended and started again.
+    """
 
     def __init__(self, command: Sequence[str], timeout: float = 60) -> None:
         self._command = command
         self._timeout = timeout
-        self._process: subprocess.Popen[str] | None = None
-        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def answer(self, request: Json) -> Json:
         """Write the request and wait for the next line."""
-        process = self._process if self._process is not None else self._start()
-        assert process.stdin is not None
         try:
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-            line = self._lines.get(timeout=self._timeout)
-        except (OSError, queue.Empty) as error:
+            return _object(self._line(json.dumps(request).encode() + b"\n"))
+        except AdapterError:
             self.close()
-            problem = "no answer" if isinstance(error, queue.Empty) else "the adapter has ended"
-            raise AdapterError(f"{problem} (after {self._timeout:g} s at most)") from error
-        if not line:
-            self.close()
-            raise AdapterError("the adapter ended without an answer")
-        return _object(line)
+            raise
 
     def close(self) -> None:
-        """End the program."""
-        if self._process is not None and self._process.stdin is not None:
-            self._process.kill()
-            with contextlib.suppress(OSError):  # the program may not have read the last request
-                self._process.stdin.close()
-            self._process.wait()
-            self._process = None
+        """End the program, and what it has started."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(OSError):  # it may have ended
+            if sys.platform == "win32":
+                process.kill()
+            else:
+                os.killpg(process.pid, signal.SIGKILL)
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()
 
-    def _start(self) -> subprocess.Popen[str]:
+    def _line(self, request: bytes) -> bytes:
+        process = self._process if self._process is not None else self._start()
+        stdin, lines = process.stdin, self._lines
+
+        def exchange() -> bytes:
+            assert stdin is not None
+            left = memoryview(request)
+            while left:
+                left = left[stdin.write(left) :]
+            return lines.get()
+
+        if lines.empty():
+            try:
+                line = _in_time(self._timeout, exchange, self.close)
+            except (OSError, ValueError) as error:
+                raise AdapterError("the adapter has ended") from error
+        elif line := lines.get():
+            raise AdapterError("the adapter wrote a line before its request")
+        if not line:
+            raise AdapterError("the adapter ended without an answer")
+        return line
+
+    def _start(self) -> subprocess.Popen[bytes]:
         try:
             process = subprocess.Popen(
                 self._command,
+                bufsize=0,  # a writer that is blocked must not hold a lock
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                text=True,
-                encoding="utf-8",
+                start_new_session=True,
             )
         except OSError as error:
-            raise KitError(f"{self._command[0]} cannot be started: {error.strerror}") from error
+            raise AdapterError(f"{self._command[0]} cannot be started: {error.strerror}") from error
         self._process, self._lines = process, queue.SimpleQueue()
         threading.Thread(
             target=_read_lines, args=(process.stdout, self._lines), daemon=True
@@ -192,43 +230,101 @@ class CommandAdapter:
         return process
 
 
-def _read_lines(stream: Any, lines: queue.SimpleQueue[str]) -> None:
-    """Pass on each line, and an empty one at the end."""
-    with stream:
-        for line in stream:
+def _in_time(seconds: float, work: Callable[[], _Result], stop: Callable[[], None]) -> _Result:
+    """Return what `work` returns, or after these seconds stop it.
+
+    A timeout of a pipe or socket would start again with each byte.
+    """
+    future: Future[_Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001 - the caller's thread raises it
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    if not wait([future], seconds).done:
+        stop()
+        raise AdapterError(f"no answer (after {seconds:g} s at most)")
+    return future.result()
+
+
+def _read_lines(stream: io.RawIOBase, lines: queue.SimpleQueue[bytes]) -> None:
+    """Pass on each line, and an empty one at the end, or after a line that nobody waits for."""
+    with io.BufferedReader(stream) as buffered:
+        while line := buffered.readline(_MOST_BYTES + 1):
+            is_early = not lines.empty()
             lines.put(line)
-    lines.put("")
+            if is_early:
+                break
+    lines.put(b"")
 
 
-class ModuleAdapter:
-    """A Python module or file with a function ``answer(request)``."""
+class ModuleAdapter(CommandAdapter):
+    """A Python module or file with a function ``answer(request)``, in a process of its own."""
 
-    def __init__(self, name: str) -> None:
-        path = Path(name)
-        if path.suffix == ".py":
-            spec = importlib.util.spec_from_file_location(path.stem, path)
-            if spec is None or spec.loader is None or not path.is_file():
-                raise KitError(f"there is no module {name}")
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-        else:
-            sys.path.insert(0, "")
-            try:
-                module = importlib.import_module(name)
-            except ImportError as error:
-                raise KitError(f"{name} cannot be imported: {error}") from error
-            finally:
-                sys.path.remove("")
-        if not callable(getattr(module, "answer", None)):
-            raise KitError(f"{name} has no function answer(request)")
-        self._answer: Callable[[Json], Json] = module.answer
+    def __init__(self, name: str, timeout: float = 60) -> None:
+        program = (
+            "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+            f"from {__name__} import _serve_module; _serve_module(sys.argv[2])"
+        )
+        super().__init__([sys.executable, "-c", program, json.dumps(sys.path), name], timeout)
+        try:
+            self.answer({"operation": "import"})
+        except AdapterError as error:
+            self.close()
+            raise KitError(str(error)) from error
 
     def answer(self, request: Json) -> Json:
-        """Call the function with a copy of the request."""
-        return _object(json.dumps(self._answer(json.loads(json.dumps(request)))))
+        """Let the function answer a copy of the request."""
+        said = super().answer(request)
+        if "problem" in said:
+            raise AdapterError(str(said["problem"]))
+        answer = said.get("answer")
+        if not isinstance(answer, dict):
+            raise AdapterError(f"not an object: {str(answer)[:200]}")
+        return answer
 
-    def close(self) -> None:
-        """Do nothing: a module has no process to stop."""
+
+def _serve_module(name: str) -> None:
+    """Answer each line of standard input: with the module's answer, or with its problem."""
+    answers = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)  # what the module prints is no answer
+    answer: Callable[[Json], Json] | None = None
+    try:
+        answer, problem = _answer_of(name), ""
+    except BaseException as error:  # noqa: BLE001 - a module may raise anything, and exit
+        reason = f"{name} cannot be imported: {type(error).__name__}: {error}"
+        problem = str(error) if isinstance(error, KitError) else reason[:_SHOWN]
+    for line in sys.stdin:
+        request = json.loads(line)
+        said: Json = {"problem": problem}
+        try:
+            if answer is not None:
+                said = {"answer": {} if request["operation"] == "import" else answer(request)}
+            written = json.dumps(said)
+        except BaseException as error:  # noqa: BLE001
+            written = json.dumps({"problem": f"{type(error).__name__}: {error}"[:_SHOWN]})
+        print(written, file=answers, flush=True)
+
+
+def _answer_of(name: str) -> Callable[[Json], Json]:
+    path = Path(name)
+    if path.suffix == ".py":
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None or not path.is_file():
+            raise KitError(f"there is no module {name}")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    else:
+        sys.path.insert(0, "")
+        module = importlib.import_module(name)
+        sys.path.remove("")
+    answer: Callable[[Json], Json] | None = getattr(module, "answer", None)
+    if not callable(answer):
+        raise KitError(f"{name} has no function answer(request)")
+    return answer
 
 
 class UrlAdapter:
@@ -242,10 +338,24 @@ class UrlAdapter:
         self._url = url.rstrip("/")
         self._model = model
         self._timeout = timeout
+        try:
+            parts = urlsplit(self._url)
+            is_whole = parts.hostname and not (parts.query or parts.fragment)
+            if not is_whole or not re.fullmatch(r"https?://[!-~]+", url):
+                raise ValueError(url)
+            self._host, self._port, self._path = parts.hostname or "", parts.port, parts.path
+        except ValueError as error:
+            raise KitError(
+                f"{url} is not the URL of a server, such as http://localhost:8000/v1/tokens"
+            ) from error
+        is_secret = parts.scheme == "https"
+        self._kind = http.client.HTTPSConnection if is_secret else http.client.HTTPConnection
 
     def answer(self, request: Json) -> Json:
         """Send the request to the endpoint for its operation."""
         given = request.get("input", {})
+        if request["operation"] == "describe":
+            self._exchange("", None)
         if request["operation"] == "chat":
             body = dict(given["request"])
             if self._model is not None:
@@ -265,40 +375,73 @@ class UrlAdapter:
         """Do nothing: the server keeps running."""
 
     def _post(self, name: str, body: Json) -> Json:
-        data = json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self._url}/{name}", data, headers)
+        status, data = self._exchange(f"{self._path}/{name}", json.dumps(body).encode())
+        if status == 200:
+            return _object(data)
+        text = data.decode(errors="replace")[:_SHOWN]
+        if status in (400, 422):
+            return {"error": text}
+        if status in (404, 405):
+            return {"unsupported": f"{self._url}/{name}: {status}"}
+        raise AdapterError(f"{self._url}/{name}: {status} {text}")
+
+    def _exchange(self, path: str, data: bytes | None) -> tuple[int, bytes]:
+        """Connect to the server, and return its status and answer to data."""
+        # After its own timeout the thread ends, whatever happens to the socket.
+        connection = self._kind(self._host, self._port, timeout=self._timeout + 1)
+        opened: list[socket.socket] = []
+
+        def exchange() -> tuple[int, bytes]:
+            with contextlib.closing(connection):
+                connection.connect()
+                opened.append(connection.sock)
+                if data is None:
+                    return 0, b""
+                connection.request("POST", path, data, {"Content-Type": "application/json"})
+                with connection.getresponse() as response:
+                    answer = response.read(_MOST_BYTES + 1)
+                    if response.length and len(answer) <= _MOST_BYTES:
+                        raise http.client.IncompleteRead(answer, response.length)
+                    return response.status, answer
+
+        def stop() -> None:
+            for one in opened:
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout) as response:
-                return _object(response.read().decode())
-        except urllib.error.HTTPError as error:
-            text = error.read().decode(errors="replace")[:500]
-            if error.code in (404, 405):
-                return {"unsupported": f"{self._url}/{name}: {error.code}"}
-            if error.code < 500:
-                return {"error": text}
-            raise AdapterError(f"{self._url}/{name}: {error.code} {text}") from error
-        except TimeoutError as error:
-            raise AdapterError(f"no answer (after {self._timeout:g} s at most)") from error
+            return _in_time(self._timeout, exchange, stop)
         except OSError as error:
-            raise KitError(f"{self._url} cannot be reached: {error}") from error
+            raise AdapterError(f"{self._url} cannot be reached: {error}") from error
+        except (http.client.HTTPException, ValueError) as error:
+            raise AdapterError(f"{self._url} does not speak HTTP: {error!r}"[:_SHOWN]) from error
 
 
 def _ids(value: Any) -> list[int]:
     """Return token ids as they are; an answer may have anything in their place."""
-    if not isinstance(value, list) or not all(isinstance(token, int) for token in value):
-        raise AdapterError("tokens and labels are lists of integers")
+    if not isinstance(value, list) or any(type(token) is not int for token in value):
+        raise AdapterError("tokens, labels and positions are lists of integers")
     return value
 
 
-def _object(text: str) -> Json:
+def _object(data: bytes) -> Json:
+    if len(data) > _MOST_BYTES:
+        raise AdapterError(f"the answer is longer than {_MOST_BYTES} bytes")
+    start = data[:200].decode(errors="replace").strip()
     try:
-        answer = json.loads(text)
-    except ValueError as error:
-        raise AdapterError(f"not JSON: {text.strip()[:200]}") from error
+        answer = json.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise AdapterError(f"not JSON: {start}") from error
     if not isinstance(answer, dict):
-        raise AdapterError(f"not an object: {text.strip()[:200]}")
+        raise AdapterError(f"not an object: {start}")
+    if not _is_flat(answer, _MOST_LEVELS):
+        raise AdapterError(f"the answer is nested in more than {_MOST_LEVELS} levels")
     return answer
+
+
+def _is_flat(value: Any, levels: int) -> bool:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels >= 0 and all(_is_flat(part, levels - 1) for part in parts)
 
 
 # Verdicts
@@ -320,37 +463,50 @@ class Verdict:
 
 def judge(case: Case, adapter: Adapter) -> Verdict:
     """Let an implementation answer a case, and compare the answer with the expected one."""
+    answer: Json = {}
+    problem = ""
+    differences: tuple[str, ...] = ()
     try:
         answer = adapter.answer(case.request)
+        if "unsupported" in answer:
+            return Verdict(case, "unsupported", str(answer["unsupported"])[:_SHOWN], (), answer)
+        refusal = answer.get("error")
+        if (refusal is not None) != ("error" in case.expected):
+            problem = "not refused" if refusal is None else f"refused: {refusal}"
+        elif refusal is None:
+            answer = _with_empty_lists(case, answer)
+            differences = _differences(case, answer)
+            problem = f"other {' and '.join(differences)}" if differences else ""
+        elif not isinstance(refusal, str):
+            problem = "error must be a text"
     except AdapterError as error:
-        return Verdict(case, "failed", str(error))
-    if "unsupported" in answer:
-        return Verdict(case, "unsupported", str(answer["unsupported"]), (), answer)
-    if ("error" in answer) != ("error" in case.expected):
-        problem = f"refused: {answer['error']}" if "error" in answer else "not refused"
-        return Verdict(case, "failed", problem, (), answer)
-    if "error" in answer:
-        return Verdict(case, "passed", "", (), answer)
+        problem = str(error) or "no answer"
+    except Exception as error:  # noqa: BLE001 - an adapter may raise and answer anything
+        problem = f"no answer of the form that the kit's README describes: {error!r}"
+    outcome = "failed" if problem else "passed"
+    return Verdict(case, outcome, problem[:_SHOWN], differences, answer)
+
+
+def _with_empty_lists(case: Case, answer: Json) -> Json:
+    """Return an answer with all that is compared; render, chat and parse have alternatives."""
     compared = _COMPARED[case.operation]
-    keys = [key for key in compared if key in answer]
-    if not keys:
-        problem = f"the answer has none of the keys {', '.join(compared)}"
-        return Verdict(case, "failed", problem, (), answer)
-    try:
-        differences = tuple(
-            key
-            for key in keys
-            if not any(compared[key](answer[key], value) for value in _accepted(case, key))
-        )
-    except AdapterError as error:
-        return Verdict(case, "failed", str(error), (), answer)
-    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
-        problem = f"the answer does not have the form that the kit's README describes: {error!r}"
-        return Verdict(case, "failed", problem, (), answer)
-    if differences:
-        problem = f"other {' and '.join(differences)}"
-        return Verdict(case, "failed", problem, differences, answer)
-    return Verdict(case, "passed", "", (), answer)
+    if not compared.keys() & answer.keys():
+        raise AdapterError(f"the answer has none of the keys {', '.join(compared)}")
+    return {**{key: [] for key in compared}, **answer} if case.operation == "stream" else answer
+
+
+def _differences(case: Case, answer: Json) -> tuple[str, ...]:
+    differences = []
+    for key, is_same in _COMPARED[case.operation].items():
+        if key not in answer:
+            continue
+        accepted = list(_accepted(case, key))
+        form = type(accepted[0])
+        if type(answer[key]) is not form:
+            raise AdapterError(f"{key} must be a {form.__name__}")
+        if not any(is_same(answer[key], value) for value in accepted):
+            differences.append(key)
+    return tuple(differences)
 
 
 def _accepted(case: Case, key: str) -> Iterator[Any]:
@@ -380,14 +536,14 @@ def _messages(messages: Sequence[Json]) -> list[Json]:
 
 
 def _text(content: Any) -> str:
-    if isinstance(content, list):
-        return "".join(part.get("text", "") for part in content)
-    return str(content)
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(part["text"] for part in content)
 
 
 def _positions(errors: Sequence[Any]) -> list[int]:
     """Return the positions of errors; their texts differ from program to program."""
-    return [error if isinstance(error, int) else error[0] for error in errors]
+    return _ids([error[0] if isinstance(error, list) else error for error in errors])
 
 
 def _chat_answer(messages: Sequence[Json]) -> Json:
@@ -406,8 +562,9 @@ def _chat_answer(messages: Sequence[Json]) -> Json:
 def _without_space(answer: Json) -> Json:
     """Return an answer's fields without white space: programs join messages in different ways."""
     calls = answer.get("tool_calls") or []
+    texts = {key: answer.get(key) for key in ("reasoning", "content")}
     return {
-        **{key: "".join((answer.get(key) or "").split()) for key in ("reasoning", "content")},
+        **{key: "" if text is None else "".join(text.split()) for key, text in texts.items()},
         "tool_calls": [[call["name"], "".join(call["arguments"].split())] for call in calls],
     }
 
@@ -456,7 +613,7 @@ def differing_lines(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
         yield "", key, key
         answered = verdict.answer[key]
         accepted = [
-            (_lines(key, expected, answered), _lines(key, answered, expected))
+            (_lines(key, expected, answered), _lines(key, answered, expected)[:_MOST_LINES])
             for expected in _accepted(verdict.case, key)
         ]
         left, right = max(accepted, key=lambda lines: _matcher(*lines).ratio())
