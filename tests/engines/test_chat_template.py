@@ -1,0 +1,119 @@
+"""The chat template gives the library's tokens, or an exception that names the problem."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from random import Random
+from typing import Any, NoReturn
+
+import pytest
+
+from gpt_oss_harmony import HeaderStyle, RenderConversationConfig, Role, load_harmony_encoding
+from gpt_oss_harmony.apis.chat.input import conversation_from_chat
+from gpt_oss_harmony.conversation.built_in_tools import BUILT_IN_TOOLS
+from support.examples import examples
+from support.random_chats import ChatMaker
+
+pytest.importorskip("jinja2")
+
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+SOURCE = (
+    (resources.files("gpt_oss_harmony") / "data" / "demo_model" / "chat_template.jinja")
+    .read_text(encoding="utf-8")
+)  # fmt: skip
+
+
+class Refusal(Exception):
+    """The template called ``raise_exception``."""
+
+
+def _refuse(message: str) -> NoReturn:
+    raise Refusal(message)
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    """Set Jinja up as Transformers does."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+    )
+    environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
+    environment.globals["raise_exception"] = _refuse
+    return environment
+
+
+TEMPLATE = _environment().from_string(SOURCE)
+
+
+def templated(chat: dict[str, Any], **options: Any) -> list[int]:
+    """Return the tokens that a tokenizer makes of the template's text."""
+    text = TEMPLATE.render(**chat, add_generation_prompt=True, **options)
+    return ENCODING.encode(text, allowed_special="all")
+
+
+def rendered(
+    chat: dict[str, Any],
+    date: str | None = None,
+    style: HeaderStyle = "guide",
+    drops: bool = True,
+) -> list[int]:
+    """Return the prompt by the server's rule for past reasoning."""
+    config = RenderConversationConfig(
+        reasoning_rule="by-turn", header_style=style, auto_drop_analysis=drops
+    )
+    conversation = conversation_from_chat(chat, conversation_start_date=date)
+    return ENCODING.render_conversation_for_completion(conversation, Role.ASSISTANT, config)
+
+
+def test_any_chat_has_our_tokens() -> None:
+    for seed in range(examples(3_000)):
+        chance = Random(seed)
+        chat = ChatMaker(chance).chat()
+        date = chance.choice([None, "2025-06-28"])
+        style: HeaderStyle = chance.choice(["guide", "reference"])
+        drops = chance.random() < 0.8
+        theirs = templated(
+            chat, conversation_start_date=date, header_style=style, auto_drop_analysis=drops
+        )
+        assert theirs == rendered(chat, date, style, drops), chat
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, 1, {"type": "text", "text": "x"}, [{"type": "image_url"}], [{"type": "text"}], [None]],
+)
+def test_content_that_is_no_text_is_refused(content: Any) -> None:
+    function = {"name": "f", "arguments": {}}
+    calls = [{"role": "assistant", "tool_calls": [{"id": "1", "function": function}]}]
+    for role in ("system", "developer", "user", "tool"):
+        message = {"role": role, "content": content, "tool_call_id": "1"}
+        with pytest.raises(Refusal, match="expected text"):
+            templated({"messages": [*(calls if role == "tool" else []), message]})
+
+
+def test_calls_without_arguments_are_refused() -> None:
+    call = {"id": "1", "function": {"name": "f"}}
+    with pytest.raises(Refusal, match="a call of f needs arguments"):
+        templated({"messages": [{"role": "assistant", "tool_calls": [call]}]})
+
+
+@pytest.mark.parametrize("name", ["日本", "ü", "a日"])
+def test_names_of_users_that_jinja_cannot_read_are_refused(name: str) -> None:
+    with pytest.raises(Refusal, match="the name"):
+        templated({"messages": [{"role": "user", "content": "hi", "name": name}]})
+
+
+def test_tools_of_one_name_that_differ_are_refused() -> None:
+    tools = [{"function": {"name": "f", "description": about}} for about in ("a", "b")]
+    with pytest.raises(Refusal, match="the tool f is declared twice"):
+        templated({"messages": [{"role": "user", "content": "hi"}], "tools": tools})
+
+
+def test_the_names_of_built_in_tools_are_known() -> None:
+    for name in ("functions", "container", "get", *BUILT_IN_TOOLS):
+        call = {"id": "1", "function": {"name": name, "arguments": "{}"}}
+        chat = {"messages": [{"role": "assistant", "content": None, "tool_calls": [call]}]}
+        assert templated(chat) == rendered(chat)
