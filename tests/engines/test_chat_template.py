@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import resources
 from random import Random
 from typing import Any, NoReturn
@@ -12,6 +13,7 @@ import pytest
 from gpt_oss_harmony import HeaderStyle, RenderConversationConfig, Role, load_harmony_encoding
 from gpt_oss_harmony.apis.chat.input import conversation_from_chat
 from gpt_oss_harmony.conversation.built_in_tools import BUILT_IN_TOOLS
+from gpt_oss_harmony.tokens.special_tokens import HUB_SPELLINGS, SPECIAL_TEXTS
 from support.examples import examples
 from support.random_chats import ChatMaker
 
@@ -49,8 +51,10 @@ TEMPLATE = _environment().from_string(SOURCE)
 
 
 def templated(chat: dict[str, Any], **options: Any) -> list[int]:
-    """Return the tokens that a tokenizer makes of the template's text."""
+    """Return the tokens that a tokenizer of the hub makes of the template's text."""
     text = TEMPLATE.render(**chat, add_generation_prompt=True, **options)
+    for spelling, token in HUB_SPELLINGS.items():
+        text = text.replace(spelling, SPECIAL_TEXTS[token])
     return ENCODING.encode(text, allowed_special="all")
 
 
@@ -69,7 +73,7 @@ def rendered(
 
 
 def test_any_chat_has_our_tokens() -> None:
-    for seed in range(examples(3_000)):
+    for seed in range(examples(1_500)):
         chance = Random(seed)
         chat = ChatMaker(chance).chat()
         date = chance.choice([None, "2025-06-28"])
@@ -79,6 +83,35 @@ def test_any_chat_has_our_tokens() -> None:
             chat, conversation_start_date=date, header_style=style, auto_drop_analysis=drops
         )
         assert theirs == rendered(chat, date, style, drops), chat
+
+
+def test_no_text_of_any_chat_becomes_a_special_token() -> None:
+    texts = [*SPECIAL_TEXTS.values(), *HUB_SPELLINGS]
+    named = [text for text in texts if "reserved" not in text]
+    reasons: set[str] = set()
+    for seed in range(examples(700)):
+        chance = Random(seed)
+        chat = ChatMaker(chance, [*named, chance.choice(texts)]).chat()
+        try:
+            theirs = templated(chat)
+        except Refusal as refusal:
+            reasons.add(f"{refusal}".partition(", ")[0])
+        else:
+            assert theirs == rendered(chat), chat
+    assert reasons == {"the text spells a special token"}
+
+
+def test_each_special_token_is_refused_as_text() -> None:
+    for text in (*SPECIAL_TEXTS.values(), *HUB_SPELLINGS):
+        with pytest.raises(Refusal, match="special token"):
+            templated({"messages": [{"role": "user", "content": f"a{text}b"}]})
+
+
+def test_the_template_lists_the_special_tokens() -> None:
+    texts = [*SPECIAL_TEXTS.values(), *HUB_SPELLINGS]
+    names = {re.sub(r"^<\|(reserved_2)?.*", r"\1", t) or t.removeprefix("<|") for t in texts}
+    (listed,) = re.findall(r"macro plain.*?for name in (\[.*?\])", SOURCE, re.DOTALL)
+    assert sorted(json.loads(listed)) == sorted(names)
 
 
 @pytest.mark.parametrize(
