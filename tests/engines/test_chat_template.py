@@ -15,7 +15,7 @@ from gpt_oss_harmony.apis.chat.input import conversation_from_chat
 from gpt_oss_harmony.conversation.built_in_tools import BUILT_IN_TOOLS
 from gpt_oss_harmony.tokens.special_tokens import HUB_SPELLINGS, SPECIAL_TEXTS
 from support.examples import examples
-from support.random_chats import ChatMaker
+from support.random_chats import ChatMaker, ToolSchemaMaker
 
 pytest.importorskip("jinja2")
 
@@ -112,6 +112,56 @@ def test_the_template_lists_the_special_tokens() -> None:
     names = {re.sub(r"^<\|(reserved_2)?.*", r"\1", t) or t.removeprefix("<|") for t in texts}
     (listed,) = re.findall(r"macro plain.*?for name in (\[.*?\])", SOURCE, re.DOTALL)
     assert sorted(json.loads(listed)) == sorted(names)
+
+
+def _with_tool(parameters: Any) -> dict[str, Any]:
+    tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+    return {"messages": [{"role": "user", "content": "hi"}], "tools": [tool]}
+
+
+@pytest.mark.parametrize(("junk", "least"), [(0.0, 0.5), (0.1, 0.4)])
+def test_schemas_of_tools_have_our_tokens_or_are_refused(junk: float, least: float) -> None:
+    count = examples(1_000)
+    written = 0
+    reasons: set[str] = set()
+    for seed in range(count):
+        made = ToolSchemaMaker(Random(seed), junk).schema(3)
+        chat = _with_tool({"type": "object", "properties": {"a": made}})
+        try:
+            theirs = templated(chat)
+        except Refusal as refusal:
+            reasons.add(str(refusal))
+            continue
+        written += 1
+        assert theirs == rendered(chat), made
+    assert written > least * count
+    assert all("cannot write" in reason or "the number" in reason for reason in reasons)
+
+
+FOUND = [
+    {"oneOf": [{"type": "string", "description": "One. "}, {"type": "null", "description": " "}]},
+    {"enum": ["a", "a"]},
+    {"anyOf": [{"enum": ["a", "a"]}, {"enum": ["a", None]}]},
+    {"type": "object", "additionalProperties": {"type": ["integer", "number"]}},
+    {"type": "object", "additionalProperties": {"enum": [], "nullable": True}},
+    {"anyOf": [{"type": ["null"]}, {"type": "string"}]},
+    {"anyOf": [{"type": "string", "description": "x"}, {"type": "null"}], "oneOf": []},
+    {"anyOf": [True, {"type": "null"}]},
+]
+
+
+@pytest.mark.parametrize("schema", FOUND, ids=json.dumps)
+def test_schemas_that_once_had_other_tokens(schema: Any) -> None:
+    chat = _with_tool({"type": "object", "properties": {"a": schema}})
+    assert templated(chat) == rendered(chat)
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "enum", "examples"])
+@pytest.mark.parametrize("value", [1, True, "x", {"a": 1}])
+def test_keywords_that_are_no_lists_are_refused(keyword: str, value: Any) -> None:
+    for schema in ({keyword: value}, {"properties": {"a": {keyword: value}}}):
+        with pytest.raises(Refusal, match=f"cannot write {keyword} that is no list|as a tool's"):
+            templated(_with_tool(schema))
 
 
 @pytest.mark.parametrize(

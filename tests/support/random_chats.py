@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -135,3 +136,77 @@ class ChatMaker:
                 {"type": "json_schema", **wanted},
             ]
         )
+
+
+class ToolSchemaMaker:
+    """Makes random schemas of a tool's parameters: what the TypeScript shows, and junk."""
+
+    def __init__(self, chance: Random, junk: float = 0.1) -> None:
+        self.chance = chance
+        self.junk = junk
+
+    def happens(self, share: float) -> bool:
+        return self.chance.random() < share
+
+    def text(self) -> str:
+        texts = [
+            *("One.", "Two. ", " a", "", "a\nb", "\nx\n", "a\r\n b\u2028", '"q"', "x", "//", "é|"),
+        ]
+        return self.chance.choice(texts)
+
+    def value(self) -> Any:
+        values: list[Any] = [
+            *(None, True, False, 0, 1, 2, -1.5, 2.0, 1e20, 1e-7, 2**64, "a", "b", "", "a\nb"),
+            *([1, "a"], [], {}),
+        ]
+        return self.chance.choice([*values, {"a": [None, 1.5]}, self.text()])
+
+    def kind(self) -> Any:
+        kinds = ["string", "integer", "number", "boolean", "null", "object", "array"]
+        if self.happens(0.3):
+            return self.chance.sample(kinds, self.chance.randint(0, 3))
+        return self.chance.choice([*kinds, "object"])
+
+    def schema(self, levels: int) -> Any:
+        """Make a schema; each keyword may also have any value."""
+        if self.happens(0.04):
+            return self.chance.choice([True, False])
+        if self.happens(self.junk / 8):
+            return self.value()
+        made: dict[str, Any] = {}
+        for keyword, (share, make) in _KEYWORDS.items():
+            if self.happens(share) and (levels or keyword not in _JOINING):
+                made[keyword] = self.value() if self.happens(self.junk) else make(self, levels - 1)
+        pairs = list(made.items())
+        self.chance.shuffle(pairs)
+        return dict(pairs)
+
+    def several(self, levels: int) -> list[Any]:
+        return [self.schema(levels) for _ in range(self.chance.randint(0, 3))]
+
+    def fields(self, levels: int) -> dict[str, Any]:
+        names = self.chance.sample(["a", "b", "b c", "1", "日本", ""], self.chance.randint(0, 3))
+        return {name: self.schema(levels) for name in names}
+
+
+_JOINING = {"anyOf", "oneOf", "properties", "additionalProperties", "items", "allOf", "prefixItems"}
+_KEYWORDS: dict[str, tuple[float, Callable[[ToolSchemaMaker, int], Any]]] = {
+    "type": (0.6, lambda maker, _: maker.kind()),
+    "description": (0.3, lambda maker, _: maker.text()),
+    "title": (0.1, lambda maker, _: maker.text()),
+    "default": (0.2, lambda maker, _: maker.value()),
+    "examples": (0.1, lambda maker, _: [maker.value(), maker.text()]),
+    "enum": (0.1, lambda maker, _: [maker.value() for _ in range(maker.chance.randint(0, 3))]),
+    "const": (0.05, lambda maker, _: maker.value()),
+    "nullable": (0.15, lambda maker, _: maker.happens(0.7)),
+    "required": (0.2, lambda maker, _: ["a", "b c"]),
+    "anyOf": (0.25, ToolSchemaMaker.several),
+    "oneOf": (0.15, ToolSchemaMaker.several),
+    "allOf": (0.02, ToolSchemaMaker.several),
+    "prefixItems": (0.02, ToolSchemaMaker.several),
+    "properties": (0.3, ToolSchemaMaker.fields),
+    "additionalProperties": (0.15, ToolSchemaMaker.schema),
+    "items": (0.2, ToolSchemaMaker.schema),
+    "$ref": (0.01, lambda maker, _: "#"),
+    "minimum": (0.1, lambda maker, _: 1),
+}
