@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -68,6 +69,85 @@ def test_workers_of_a_loader_share_the_rows_of_a_rank(tmp_path: Path) -> None:
         loader = torch.utils.data.DataLoader(rows, batch_size=None, num_workers=2)
         read += numbers(loader)
     assert sorted(read) == list(range(100))
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_each_epoch_of_new_workers_has_another_order(tmp_path: Path, context: str) -> None:
+    source = folder(tmp_path, 0, 101)
+    whole = PreparedRows(source, world_size=2), PreparedRows(source, rank=1, world_size=2)
+    expected = [[numbers(rows) for rows in whole] for _ in range(3)]
+    loader = torch.utils.data.DataLoader(
+        PreparedRows(source), batch_size=None, num_workers=2, multiprocessing_context=context
+    )
+    for parts in expected:  # two workers read what two ranks read, in turn
+        assert numbers(loader) == [row for pair in zip(*parts, strict=True) for row in pair]
+
+
+def test_epochs_of_new_workers_begin_at_a_position(tmp_path: Path) -> None:
+    source = folder(tmp_path, 0, 60)
+    rows = PreparedRows(source)
+    loader = torch.utils.data.DataLoader(rows, batch_size=None, num_workers=1)
+    for epoch, done in ((0, 0), (2, 50), (0, 10)):
+        rows.load_state_dict({"epoch": epoch, "done": done})
+        for later in range(2):
+            single = PreparedRows(source)
+            single.load_state_dict({"epoch": epoch + later, "done": 0 if later else done})
+            assert numbers(loader) == numbers(single)
+    for epoch in (2, 3):  # an epoch that is left early is over
+        single.load_state_dict({"epoch": epoch, "done": 0})
+        assert numbers(islice(loader, 5)) == numbers(islice(single, 5))
+
+
+def test_workers_that_stay_go_on_with_the_next_epoch(tmp_path: Path) -> None:
+    rows = PreparedRows(folder(tmp_path, 0, 60))
+    single = PreparedRows(tmp_path)
+    loader = torch.utils.data.DataLoader(
+        rows, batch_size=None, num_workers=1, persistent_workers=True
+    )
+    assert [numbers(loader) for _ in range(3)] == [numbers(single) for _ in range(3)]
+
+
+def load_a_position(worker: int) -> None:
+    """Load it in the worker, as StatefulDataLoader does."""
+    info: Any = torch.utils.data.get_worker_info()
+    info.dataset.load_state_dict({"epoch": 5, "done": 20})
+
+
+def test_a_position_loaded_in_a_worker_counts(tmp_path: Path) -> None:
+    source = folder(tmp_path, 0, 60)
+    rows, single = PreparedRows(source), PreparedRows(source)
+    loader: Any = torch.utils.data.DataLoader(
+        rows, batch_size=None, num_workers=1, worker_init_fn=load_a_position
+    )
+    single.load_state_dict({"epoch": 5, "done": 20})
+    assert numbers(loader) == numbers(single)
+    loader = torch.utils.data.DataLoader(rows, batch_size=None, num_workers=1)
+    assert numbers(loader) == numbers(single)
+
+
+def test_mixtures_of_new_workers_go_on(tmp_path: Path) -> None:
+    sets = [
+        PreparedRows(folder(tmp_path / name, first, 30), is_endless=True)
+        for name, first in (("a", 0), ("b", 1000))
+    ]
+    mixture = MixedRows(sets, [1, 1])
+    loader = torch.utils.data.DataLoader(mixture, batch_size=None, num_workers=2)
+    assert len({tuple(numbers(islice(loader, 20))) for _ in range(3)}) == 3
+
+
+def test_sets_with_fewer_rows_than_readers_are_named(tmp_path: Path) -> None:
+    small, large = folder(tmp_path / "a", 0, 3), folder(tmp_path / "b", 0, 100)
+    sets = [PreparedRows(path, world_size=4, is_endless=True) for path in (large, small)]
+    problem = re.escape(f"{small} has fewer rows (3) than readers (4 ranks with 1 worker each)")
+    for rows in (sets[1], MixedRows(sets, [1, 1])):
+        with pytest.raises(ValueError, match=problem):
+            iter(rows)
+    mixture = MixedRows([PreparedRows(small, world_size=2, is_endless=True)], [1])
+    loader = torch.utils.data.DataLoader(mixture, batch_size=None, num_workers=2)
+    with pytest.raises(ValueError, match=r"readers \(2 ranks with 2 workers each\)"):
+        next(iter(loader))
+    # An epoch that ends is empty.
+    assert numbers(PreparedRows(small, world_size=4)) == []
 
 
 def test_mixtures_draw_by_weight_and_go_on_exactly(tmp_path: Path) -> None:

@@ -238,6 +238,12 @@ def test_our_own_template_agrees_on_calls() -> None:
         assert difference is None
 
 
+def test_the_hubs_spellings_of_special_tokens_are_tokens() -> None:
+    difference = find_template_difference([USER], "<|endofprompt|>", date=DATE)
+    assert difference is not None
+    assert difference.template == "<|reserved_200018|>"
+
+
 class Tokenizer:
     def __init__(self, chat_template: Any) -> None:
         self.chat_template = chat_template

@@ -43,6 +43,10 @@ SPECIAL_TEXTS: dict[int, str] = {
 SPECIAL_IDS: dict[str, int] = {text: token for token, text in SPECIAL_TEXTS.items()}
 """Spelling to id, for all special tokens."""
 
+HUB_SPELLINGS: dict[str, int] = {"<|endofprompt|>": 200018}
+"""Other spellings in the tokenizers of gpt-oss on the Hugging Face hub. For this library they are
+text, as in openai-harmony."""
+
 CHANNEL_TEXT = SPECIAL_TEXTS[CHANNEL]
 CONSTRAIN_TEXT = SPECIAL_TEXTS[CONSTRAIN]
 

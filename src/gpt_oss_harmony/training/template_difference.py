@@ -1,7 +1,7 @@
 """Find the first token at which a chat template and harmony differ.
 
-Templates are those of the Hugging Face hub, in Jinja. Their output is encoded as by tokenizers:
-text that spells a special token becomes that token.
+Templates are those of the Hugging Face hub, in Jinja. Their output is encoded as by the hub's
+tokenizers: text that spells a special token becomes that token.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ..conversation.messages import Conversation, Role
 from ..encoding import load_harmony_encoding
 from ..errors import ConversationError
 from ..rendering.renderer import SegmentKind
+from ..tokens.special_tokens import HUB_SPELLINGS, SPECIAL_TEXTS
 from .chat_rows import completed_chat
 from .examples import training_examples
 from .options import TrainingOptions
@@ -83,6 +84,8 @@ def find_template_difference(
     encoding = load_harmony_encoding("HarmonyGptOss")
     ours = [token for token, _, _ in expected]
     text, problem = _render(template, fields, date, not training, variables or {})
+    for spelling, token in HUB_SPELLINGS.items():
+        text = text.replace(spelling, SPECIAL_TEXTS[token])
     theirs = encoding.encode(text, allowed_special="all")
     if ours == theirs and problem is None:
         return None

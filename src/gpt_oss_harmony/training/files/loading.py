@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from .addresses import RemotePath, source_path
 
 _Row = dict[str, list[int]]
+
+_MOST_WORKERS = 1024
+_NOT_BEGUN = -1
 
 
 class _Group(NamedTuple):
@@ -32,7 +36,8 @@ class PreparedRows(IterableDataset[_Row]):
     """The rows of an output folder of `prepare`, for one rank of several.
 
     Iterating begins at the position of `load_state_dict`, and ends with the epoch; the next
-    iteration is the next epoch, in another order. `is_endless` goes on with the next epoch.
+    iteration is the next epoch, in another order, also with new workers of a data loader. They
+    begin a new epoch even if the last one was left early. `is_endless` goes on with the next epoch.
     `state_dict` is that of the worker in which it is called, as `StatefulDataLoader` of torchdata
     calls it.
     """
@@ -57,12 +62,17 @@ class PreparedRows(IterableDataset[_Row]):
         ]
         if not self._groups:
             raise ValueError(f"{folder} has no Parquet files; give an output folder of prepare")
+        self._folder = folder
         self._rank = rank
         self._world_size = world_size
         self._seed = seed
         self._shuffle = shuffle
         self._is_endless = is_endless
         self._epoch = self._done = 0
+        # A data loader starts new workers for each iteration, with copies of this object as it was
+        # made. So each worker leaves its next epoch in memory that the copies share.
+        self._next_epochs = torch.full((_MOST_WORKERS,), _NOT_BEGUN).share_memory_()  # type: ignore[no-untyped-call]
+        self._goes_on = False  # this copy, and not a worker before it, has the position
 
     def state_dict(self) -> dict[str, int]:
         """Return the epoch, and the number of rows of it that were read."""
@@ -71,6 +81,10 @@ class PreparedRows(IterableDataset[_Row]):
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Go on at a position; the ranks, workers and seed must be the same."""
         self._epoch, self._done = state["epoch"], state["done"]
+        if get_worker_info() is None:
+            self._next_epochs.fill_(_NOT_BEGUN)
+        else:
+            self._goes_on = True
 
     def rows_of_epoch(self) -> int:
         """Count the rows that this rank (and worker) reads in an epoch."""
@@ -78,6 +92,21 @@ class PreparedRows(IterableDataset[_Row]):
 
     def __iter__(self) -> Iterator[_Row]:
         """Read the rows that are left of the epoch."""
+        if self._is_endless and not self.rows_of_epoch():
+            raise self._too_few()
+        worker = get_worker_info()
+        if worker is not None and not self._goes_on:
+            self._goes_on = True
+            if (epoch := int(self._next_epochs[worker.id])) != _NOT_BEGUN:
+                self._epoch, self._done = epoch, 0
+        self._note_epoch()  # now, not at the first row: all workers begin each epoch
+        return self._read()
+
+    def _note_epoch(self) -> None:
+        if (worker := get_worker_info()) is not None:
+            self._next_epochs[worker.id] = self._epoch + 1
+
+    def _read(self) -> Iterator[_Row]:
         while True:
             count = self.rows_of_epoch()
             first = self._parts()[0] * count
@@ -85,8 +114,18 @@ class PreparedRows(IterableDataset[_Row]):
                 self._done += 1
                 yield row
             self._epoch, self._done = self._epoch + 1, 0
-            if not self._is_endless or not count:
+            if not self._is_endless:
                 return
+            self._note_epoch()
+
+    def _too_few(self) -> ValueError:
+        rows, parts = sum(group.rows for group in self._groups), self._parts()[1]
+        ranks, workers = self._world_size, parts // self._world_size
+        readers = f"{ranks} rank{'s'[: ranks > 1]} with {workers} worker{'s'[: workers > 1]} each"
+        return ValueError(
+            f"{self._folder} has fewer rows ({rows}) than readers ({readers}); use fewer workers, "
+            "or leave the set out"
+        )
 
     def _parts(self) -> tuple[int, int]:
         """Return the number of this part, and of all parts."""
@@ -162,7 +201,9 @@ class MixedRows(IterableDataset[_Row]):
 
     def __iter__(self) -> Iterator[_Row]:
         """Draw rows without end."""
-        streams = [iter(rows) for rows in self._sets]
+        return self._draw([iter(rows) for rows in self._sets])
+
+    def _draw(self, streams: Sequence[Iterator[_Row]]) -> Iterator[_Row]:
         while True:
             # The draw depends on its number only, so that no state of a generator is needed.
             at = random.Random(f"{self._seed} {self._drawn}").random() * self._bounds[-1]
