@@ -15,8 +15,8 @@
 ===========================  ====================================================================
 
 Fields that do not affect the prompt (``model``, ``tool_choice``, ...) are ignored. Also ignored are
-the ``name`` of an author, because the format names only tools, and tools that the models cannot
-have. Notes replace images, files and audio.
+the ``name`` of an author who is no user, names that a header cannot hold, and tools that the models
+cannot have. Notes replace images, files and audio.
 """
 
 from __future__ import annotations
