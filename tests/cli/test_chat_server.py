@@ -139,6 +139,35 @@ def test_what_cannot_be_sampled_again_or_saved(talk: Talk, tmp_path: Path) -> No
     assert (tmp_path / "old").read_text() == "x"
 
 
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("/save ~nobodyx/a.json", "~nobodyx/a.json: there is no such home folder; name a"),
+        ("/save a\0b", "b: this cannot be the name of a file; name a"),
+        (f"/save {'a' * 300}", "; name a new file"),
+        ("/save no/such/folder", "; name a new file"),
+        ("/effort a\0b", "the effort is one of low, medium, high, not 'a\\x00b'"),
+        ("/effort ~nobodyx", "the effort is one of low, medium, high, not '~nobodyx'"),
+    ],
+)
+@pytest.mark.parametrize("person", [False, True])
+def test_a_chat_goes_on_after_a_bad_argument(
+    api: ScriptedApi, talk: Talk, command: str, problem: str, person: bool
+) -> None:
+    api.says(HELLO)
+    result = talk(f"{command}\nhi\n", person=person)
+    assert problem in " ".join((result.out if person else result.err).split())
+    assert result.out.strip().endswith("Hello!")
+
+
+def test_a_saved_file_in_the_home_folder_is_named_in_full(
+    talk: Talk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    said = talk("/save ~/a.json\n", person=True).out
+    assert f"harmony render {tmp_path}/a.json" in " ".join(said.split())
+
+
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 def test_reasoning_goes_on_through_calls_under_the_name_that_the_server_uses(
     api: ScriptedApi, talk: Talk, tmp_path: Path, field: str

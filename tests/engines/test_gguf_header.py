@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,14 @@ def test_other_files_are_no_gguf(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(EngineError, match="empty is empty"):
         read_gguf_header(tmp_path / "empty")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no pipes in folders")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.gguf")
+    assert not is_gguf(tmp_path / "pipe.gguf")
+    with pytest.raises(EngineError, match=r"pipe\.gguf is not a file"):
+        read_gguf_header(tmp_path / "pipe.gguf")
 
 
 # What a file needs

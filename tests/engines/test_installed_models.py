@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
-from collections.abc import Callable
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -245,8 +250,9 @@ def test_the_other_folder_of_lm_studio(home: Path) -> None:
     settings.write_text(json.dumps({"downloadsFolder": str(home / "disk")}))
     write_model(home / "disk" / "a" / "gpt-oss" / "m.gguf")
     assert only().name == "lmstudio:a/gpt-oss"
-    settings.write_text("[")
-    assert installed_models() == []
+    for damaged in ("[", '{"downloadsFolder": "a\\u0000b"}', '{"downloadsFolder": 1}'):
+        settings.write_text(damaged)
+        assert installed_models() == []
 
 
 def test_downloads_of_lm_studio_and_llama_cpp_that_are_not_complete(home: Path) -> None:
@@ -268,6 +274,197 @@ def test_downloads_of_lm_studio_and_llama_cpp_that_are_not_complete(home: Path) 
     }
     with pytest.raises(EngineError, match="lmstudio:a/gpt-oss-GGUF: its download is not complete"):
         find_source("lmstudio:a/gpt-oss-GGUF")
+
+
+# One bad entry beside good ones
+
+
+def write_all(home: Path) -> dict[str, Path]:
+    """Write a model of each program; return the entries that bear its name, by program."""
+    write_folder(hub(home))
+    write_ollama(home)
+    studio = write_folder(home / ".lmstudio" / "models" / "a" / "gpt-oss-8bit")
+    file = write_model(home / ".cache" / "llama.cpp" / "gpt-oss.gguf")
+    return {
+        "Hugging Face": hub(home).parents[1],
+        "ollama": home / ".ollama/models/manifests/registry.ollama.ai/library/gpt-oss",
+        "lmstudio": studio,
+        "llama.cpp": file,
+    }
+
+
+def by_program() -> dict[str, InstalledModel]:
+    models = installed_models()
+    listed = {model.program: model for model in models}
+    assert len(listed) == len(models), "an entry is listed twice"
+    return listed
+
+
+def owner_of(path: Path) -> str:
+    owners = {"huggingface": "Hugging Face", ".ollama": "ollama", ".lmstudio": "lmstudio"}
+    return next((owners[part] for part in path.parts if part in owners), "llama.cpp")
+
+
+Facts = tuple[int, tuple[str, ...], str]
+
+
+def facts() -> dict[str, Facts]:
+    return {name: (one.size, one.engines, one.problem) for name, one in by_program().items()}
+
+
+def replaced(path: Path, make: Callable[[Path], object]) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    make(path)
+
+
+REPLACEMENTS: dict[str, Callable[[Path], object]] = {
+    "nothing": lambda path: None,
+    "a dangling link": lambda path: path.symlink_to("gone"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "an empty file": Path.touch,
+    "text": lambda path: path.write_text('{"model_type": "gpt_oss", "weight_map": 1}'),
+    "deep JSON": lambda path: path.write_text("[" * 100_000),
+    "a list": lambda path: path.write_text("[[]]"),
+    "bytes": lambda path: path.write_bytes(b"GGUF\xff" * 1000),
+    "a folder": Path.mkdir,
+}
+if sys.platform != "win32":
+    REPLACEMENTS["a pipe"] = os.mkfifo
+
+
+@pytest.mark.parametrize("replacement", REPLACEMENTS)
+def test_no_entry_hides_another(
+    home: Path, replacement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_all(home / "whole")
+    monkeypatch.setenv("HOME", str(home / "whole"))
+    before = facts()
+    assert len(before) == 4
+    paths = sorted(path.relative_to(home / "whole") for path in (home / "whole").rglob("*"))
+    for number, path in enumerate(paths):
+        one = home / str(number)
+        shutil.copytree(home / "whole", one)
+        replaced(one / path, REPLACEMENTS[replacement])
+        monkeypatch.setenv("HOME", str(one))
+        after = facts()
+        for program, known in before.items():
+            if program != owner_of(path) and str(path) != ".cache":
+                assert after[program] == known, path
+            elif program in after:
+                _, engines, problem = after[program]
+                assert bool(engines) is not bool(problem), path
+
+
+@contextmanager
+def ordinary_user(folder: Path) -> Iterator[None]:
+    """Give a folder to an ordinary user, and be that one, for whom modes are in force."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, 65534, 65534)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX")
+def test_what_may_not_be_read_is_listed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folder is closed to others
+        home = Path(name)
+        monkeypatch.setenv("HOME", name)
+        entries = write_all(home)
+        with ordinary_user(home):
+            before = facts()
+            assert len(before) == 4
+            for path in sorted(home.rglob("*")):
+                usual = path.stat().st_mode
+                for mode in (0, 0o100, 0o400, 0o200):
+                    path.chmod(mode)
+                    after = facts()
+                    path.chmod(usual)
+                    owner = owner_of(path)
+                    for program in before.keys() - {owner}:
+                        assert path == home / ".cache" or after[program] == before[program]
+                    if path == entries[owner] or entries[owner] in path.parents:
+                        assert after[owner] == before[owner] or after[owner][2], (path, mode)
+
+
+def test_damage_is_named(home: Path) -> None:
+    folder = write_folder(hub(home))
+    (folder / "model-2.safetensors").symlink_to("../../blobs/gone")
+    assert only().problem.startswith("the file behind model-2.safetensors is missing")
+    (folder / "model.safetensors").unlink()
+    assert only().problem.startswith("the file behind model-2.safetensors is missing")
+    (folder / "model.safetensors").touch()
+    (folder / "model.safetensors.index.json").write_text(
+        '{"weight_map": {"a": "model-2.safetensors", "b": ["x"]}}'
+    )
+    assert only().problem.startswith("2 of its 2 files are missing, such as ")
+    (folder / "config.json").write_text("{")
+    assert only().problem == "config.json is damaged; download it again"
+    (folder / "config.json").unlink()
+    (folder / "config.json").symlink_to("../../blobs/gone")
+    assert re.search(r"config\.json cannot be read: No such file", only().problem)
+    gguf = hub(home, "models--ggml-org--gpt-oss-20b-GGUF") / "a.gguf"
+    gguf.parent.mkdir(parents=True)
+    gguf.symlink_to("../../blobs/gone")
+    assert re.search(r"a\.gguf cannot be read: No such file", installed_models()[0].problem)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_hidden_layers": "x"},
+        {"num_hidden_layers": -1},
+        {"layer_types": 3},
+        {"num_attention_heads": 0, "head_dim": None},
+        {"vocab_size": 1e9},
+        {"hidden_size": 10**300},
+        {"sliding_window": [1]},
+        {"quantization_config": []},
+        {"quantization_config": "mxfp4"},
+    ],
+)
+def test_a_damaged_config_is_named(
+    home: Path, changes: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_folder(hub(home), quantization={"bits": 4}, **changes)
+    assert main(["models"]) == 0
+    assert "openai/gpt-oss-20b" in capsys.readouterr().out
+    assert changes == {"quantization_config": []} or "is damaged; download" in only().problem
+
+
+@pytest.mark.parametrize("count", [3, 2**31 - 1])
+def test_a_count_of_parts_that_is_not_that_of_the_name_is_damage(home: Path, count: int) -> None:
+    cache = home / ".cache" / "llama.cpp"
+    write_model(cache / "gpt-oss-00001-of-00002.gguf", values={"split.count": 2})
+    write_model(cache / "gpt-oss-00002-of-00002.gguf", values={"split.count": 2})
+    assert only().problem == ""
+    write_model(cache / "gpt-oss-00001-of-00002.gguf", values={"split.count": count})
+    assert "is damaged or cut short (it has" in only().problem
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="such a name cannot be")
+def test_names_are_escaped(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cache = home / ".cache" / "llama.cpp"
+    file = write_model(cache / "gpt-oss\x1b[31m\n\x9b\ttrue.gguf")
+    (cache / "gpt-oss-\x1b[2J\n.gguf").write_bytes(b"GGUF")
+    for options in ([], ["--color", "always"]):
+        assert main(["models", *options]) == 0
+        lines = re.sub("\x1b\\[[0-9]*m", "", capsys.readouterr().out).splitlines()
+        assert len(lines) == 4
+        assert any(r"gpt-oss\x1b[31m\n\x9b\ttrue.gguf" in line for line in lines)
+        assert "\x1b" not in "".join(lines)
+    main(["doctor", str(file)])
+    assert r"gpt-oss\x1b[31m" in capsys.readouterr().out
+    assert main(["models", "--json"]) == 0
+    assert str(file) in [model["name"] for model in json.loads(capsys.readouterr().out)]
 
 
 # The command

@@ -297,6 +297,14 @@ def test_a_site_whose_robots_fail_forbids_everything(status: int, allowed: bool)
             assert "robots.txt" in refused(web(robots=True), site.url("/plain"))
 
 
+def test_the_longest_rule_decides_also_after_a_byte_order_mark() -> None:
+    with hostile_site() as site:
+        body = b"\xef\xbb\xbfUser-agent: *\nAllow: /\nDisallow: /pl*n$\n"
+        site.answers["/robots.txt"] = Answer(body, "text/plain")
+        assert "robots.txt" in refused(web(robots=True), site.url("/plain"))
+        assert opened(web(robots=True), site.url("/other")).title == "Other"
+
+
 # Limits
 
 

@@ -162,13 +162,22 @@ class ChatConversation:
         if not name or name.endswith(("/", os.sep)):
             self._complain("name a new file, such as /save chat.json")
             return
+        text = opened_conversation(self._opening, self._messages).to_json() + "\n"
+        problem = None
         try:
-            with Path(name).expanduser().open("x", encoding="utf-8") as file:
-                file.write(opened_conversation(self._opening, self._messages).to_json() + "\n")
+            path = Path(name).expanduser()
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
         except OSError as error:
-            self._complain(f"{name}: {error.strerror}; name a new file")
+            problem = error.strerror
+        except RuntimeError:  # ~user, and there is no such user
+            problem = "there is no such home folder"
+        except ValueError:  # a null character
+            problem = "this cannot be the name of a file"
+        if problem is not None:
+            self._complain(f"{name}: {problem}; name a new file")
             return
-        command = f"harmony render {shlex.quote(name)}"
+        command = f"harmony render {shlex.quote(str(path))}"
         self._note(f"saved; {command} shows it as the model reads it")
 
     def _note(self, text: str) -> None:

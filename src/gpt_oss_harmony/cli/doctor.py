@@ -36,6 +36,7 @@ from .input import InputError
 from .listening import bind
 from .load_model import described
 from .options import add_engine, add_port, given_engine_options, positive
+from .output import Output
 from .state_folder import default_database, state_folder
 
 _PACKAGES = (
@@ -124,9 +125,9 @@ class _Doctor(Command):
             print(json.dumps({"serves": not failed, "findings": report}, indent=2))
         else:
             for level, topic, text, remedy in findings:
-                print(f"{level:7}  {topic}: {text}")
+                print(Output.printable(f"{level:7}  {topic}: {text}"))
                 if remedy:
-                    print(f"{'':7}  → {remedy}")
+                    print(Output.printable(f"{'':7}  → {remedy}"))
         if failed:
             sys.exit(1)
 

@@ -64,8 +64,9 @@ class _Models(Command):
         for model in found:
             engine = model.engines[0] if model.engines else "-"
             size = gigabytes(model.size)
-            output.line(f"{model.name}  {size}  {model.quantization}  {engine}")
-            output.line(f"  {model.problem or _fits(model)}")
+            # Whoever wrote a file chose its name.
+            output.line(output.in_a_line(f"{model.name}  {size}  {model.quantization}  {engine}"))
+            output.line(output.in_a_line(f"  {model.problem or _fits(model)}"))
 
 
 MODELS = _Models()

@@ -54,6 +54,15 @@ class Output:
         """Escape control codes: a terminal must not execute those of a model."""
         return text.translate(_CONTROL)
 
+    @classmethod
+    def in_a_line(cls, text: str) -> str:
+        r"""Escape line breaks and tabs too, such as those of a file's name.
+
+        >>> Output.in_a_line("a\x1b[31m\nb")
+        'a\\x1b[31m\\nb'
+        """
+        return cls.printable(text).replace("\n", r"\n").replace("\t", r"\t")
+
     def write(self, text: str, style: Style = "") -> None:
         """Write text; on a terminal, control codes are escaped."""
         text = without_surrogates(text)

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, NamedTuple
 
 from .batching_memory import ModelFigures
@@ -43,6 +44,7 @@ _NUMBERS = {
 _SCALARS = {kind: struct.Struct(f"<{letter}") for kind, letter in _NUMBERS.items()}
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 _MOST_DIMENSIONS = 4
+_FIRST_PART = re.compile(r"(.*)-00001-of-(\d{5})\.gguf", re.DOTALL)
 _LONGEST_STRING = 2**26  # a chat template has some kilobytes; a damaged length has no limit
 
 TENSOR_TYPES = {
@@ -155,19 +157,27 @@ class GgufHeader:
         """How long the file must be: where its last tensor ends."""
         return max((self.data_start + t.offset + t.size for t in self.tensors), default=0)
 
+    @property
+    def is_split(self) -> bool:
+        """Whether the file is one of several."""
+        count = self.values.get("split.count")
+        return isinstance(count, int) and count > 1
+
     def parts(self) -> list[Path]:
         """Return the files of a model that was split, this one first; only this one otherwise."""
-        count = self.values.get("split.count", 1)
-        match = re.fullmatch(r"(.*)-00001-of-(\d{5})\.gguf", self.file.name)
-        if not match or not isinstance(count, int) or count < 2:
+        match = _FIRST_PART.fullmatch(self.file.name)
+        if not match or not self.is_split:
             return [self.file]
-        names = (f"{match[1]}-{part:05}-of-{match[2]}.gguf" for part in range(1, count + 1))
+        last = int(match[2])
+        names = (f"{match[1]}-{part:05}-of-{match[2]}.gguf" for part in range(1, last + 1))
         return [self.file.with_name(name) for name in names]
 
 
 def is_gguf(file: Path) -> bool:
     """Return whether a file begins as GGUF does; False if it cannot be read."""
     try:
+        if not S_ISREG(file.stat().st_mode):
+            return False
         with file.open("rb") as opened:
             return opened.read(len(_MAGIC)) == _MAGIC
     except OSError:
@@ -177,6 +187,9 @@ def is_gguf(file: Path) -> bool:
 def read_gguf_header(file: Path) -> GgufHeader:
     """Read the header; raises `EngineError` for another file, and for one that is cut short."""
     try:
+        # To open a pipe would wait for its writer.
+        if not S_ISREG(file.stat().st_mode):
+            raise EngineError(f"{file} is not a file")
         with file.open("rb") as opened:
             size = opened.seek(0, 2)
             # `mmap` refuses an empty file, in words that name no remedy.
@@ -259,6 +272,9 @@ def _read(file: Path, reader: _Reader) -> GgufHeader:
     if not isinstance(alignment, int) or alignment < 1:
         raise _DamagedError(f"the alignment {alignment!r}")
     header.data_start = -(-reader.at // alignment) * alignment
+    named = _FIRST_PART.fullmatch(file.name)
+    if named and header.is_split and header.values["split.count"] != int(named[2]):
+        raise _DamagedError(f"it has {header.values['split.count']:,} parts, not those of its name")
     return header
 
 

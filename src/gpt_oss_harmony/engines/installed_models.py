@@ -7,6 +7,7 @@ what is wrong.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -14,7 +15,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from stat import S_ISDIR, S_ISREG
+from typing import Any, NamedTuple
 
 from .batching_memory import ModelFigures
 from .engine import EngineError
@@ -83,35 +85,124 @@ def find_installed(
     raise EngineError(f"there is no model {name!r} of {program} on this computer; it has {others}")
 
 
+# One bad entry must not hide the others
+
+
+def _below(folder: Path, levels: int = 1) -> Iterator[tuple[Path, OSError | None]]:
+    """Yield what is so many levels below a folder; and a folder that cannot be listed, with why."""
+    try:
+        paths = sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a null character in a setting
+        return
+    except OSError as error:
+        yield folder, error
+        return
+    for path in paths:
+        if levels > 1:
+            yield from _below(path, levels - 1)
+        else:
+            yield path, None
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Return what is in a folder; raises `OSError` if it cannot be listed, but not without one."""
+    found = list(_below(folder))
+    for _, problem in found:
+        if problem is not None:
+            raise problem
+    return [path for path, _ in found]
+
+
+def _listed(
+    program: str, name: str, place: Path, models: Iterator[InstalledModel]
+) -> Iterator[InstalledModel]:
+    """Yield the models of an entry; where it cannot be read, its name with the problem."""
+    try:
+        yield from models
+    except OSError as error:
+        if _is_gpt_oss(name):
+            problem = f"{error.filename or place} cannot be read: {error.strerror}"
+            yield InstalledModel(program, name, place, 0, "unknown", (), problem)
+
+
+def _is_gpt_oss(name: str) -> bool:
+    """Return whether a name is one of gpt-oss, where nothing else says it."""
+    return "gpt-oss" in name.lower().replace("gptoss", "gpt-oss")
+
+
+def _size(file: Path) -> int | None:
+    """Return the bytes of a file; None if there is none, as behind a dangling link."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_size if S_ISREG(status.st_mode) else None
+
+
+def _read_json(file: Path) -> Any:
+    """Read a file; raises `ValueError` if it is damaged, and `OSError` if it is no file.
+
+    To open a pipe would wait for its writer.
+    """
+    if not S_ISREG(file.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is not a file", str(file))
+    try:
+        return json.loads(file.read_text("utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 # The cache of the hub
 
 
 def _of_hub(cache: Path) -> Iterator[InstalledModel]:
-    for folder in sorted(cache.glob("models--*")):
-        name = folder.name.removeprefix("models--").replace("--", "/")
-        snapshots = [path for path in (folder / "snapshots").glob("*") if path.is_dir()]
-        if not snapshots:
+    for folder, _ in _below(cache):
+        if folder.name.startswith("models--"):
+            name = folder.name.removeprefix("models--").replace("--", "/")
+            yield from _listed("Hugging Face", name, folder, _of_repository(name, folder))
+
+
+def _of_repository(name: str, folder: Path) -> Iterator[InstalledModel]:
+    snapshots = []
+    for path in _inside(folder / "snapshots"):
+        if path.is_symlink() and not path.exists():
             continue
-        latest = max(snapshots, key=lambda path: path.stat().st_mtime)
-        if (latest / "config.json").is_file():
-            yield from _folder("Hugging Face", name, latest)
-        for file in sorted(latest.rglob("*.gguf")):
-            yield from _gguf("Hugging Face", str(file), file)
+        status = path.stat()
+        if S_ISDIR(status.st_mode):
+            snapshots.append((status.st_mtime, path))
+    if not snapshots:
+        return
+    _, latest = max(snapshots)
+    problems: list[OSError] = []
+    files = [
+        Path(parent, file)
+        for parent, _, names in os.walk(latest, onerror=problems.append)
+        for file in names
+    ]
+    if latest / "config.json" in files:
+        yield from _listed("Hugging Face", name, latest, _folder("Hugging Face", name, latest))
+    for file in sorted(file for file in files if file.match("*.gguf")):
+        yield from _gguf("Hugging Face", str(file), file)
+    for problem in problems[:1]:
+        raise problem
 
 
 def _folder(program: str, name: str, folder: Path) -> Iterator[InstalledModel]:
     """Yield the model of a folder with a ``config.json``, if it is a gpt-oss."""
     try:
-        config = json.loads((folder / "config.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return  # it may be any model
+        config = _read_json(folder / "config.json")
+    except ValueError:
+        if _is_gpt_oss(name):
+            problem = "config.json is damaged; download it again"
+            yield InstalledModel(program, name, folder, 0, "unknown", (), problem)
+        return
     if not isinstance(config, dict) or config.get("model_type") != "gpt_oss":
         return
-    files = list(folder.glob("model*.safetensors"))
-    size = sum(file.stat().st_size for file in files)
+    sizes = {file: _size(file) for file in sorted(folder.glob("model*.safetensors"))}
+    total = sum(filter(None, sizes.values()))
     of_mlx = config.get("quantization")
     stored = config.get("quantization_config") or {}
-    problem = _missing_weights(folder, files)
+    problem = _missing_weights(folder, sizes)
     if isinstance(of_mlx, dict):
         kind, engines = f"MLX, {of_mlx.get('bits')} bits", in_order("mlx")
     else:
@@ -119,11 +210,24 @@ def _folder(program: str, name: str, folder: Path) -> Iterator[InstalledModel]:
         kind = str(method).upper() if method else str(config.get("dtype") or "bfloat16")
         engines = in_order("transformers", "mlx")
     try:
-        figures = ModelFigures.of(config)
+        figures = _figures(config)
     except EngineError as error:
         figures, problem = None, problem or str(error)
     engines = () if problem else engines
-    yield InstalledModel(program, name, folder, size, kind, engines, problem, figures)
+    yield InstalledModel(program, name, folder, total, kind, engines, problem, figures)
+
+
+def _figures(config: dict[str, Any]) -> ModelFigures:
+    """Return the sizes of a model, all of which are numbers; raises `EngineError` otherwise."""
+    try:
+        figures = ModelFigures.of(config)
+        sizes = figures._replace(kind="", window=figures.window or 0)._asdict()
+        del sizes["kind"]
+        if all(isinstance(size, int) and 0 <= size < 2**63 for size in sizes.values()):
+            return figures
+    except (TypeError, AttributeError, ArithmeticError):
+        pass
+    raise EngineError("the model's config.json is damaged; download it again")
 
 
 def in_order(*engines: str) -> tuple[str, ...]:
@@ -137,22 +241,24 @@ def in_order(*engines: str) -> tuple[str, ...]:
     return engines
 
 
-def _missing_weights(folder: Path, files: list[Path]) -> str:
+def _missing_weights(folder: Path, sizes: Mapping[Path, int | None]) -> str:
     """Name what is missing; an index lists the files of a model that has several."""
     if any(folder.glob("*.incomplete")):
         return "its download is not complete"
     index = folder / "model.safetensors.index.json"
     try:
-        listed = json.loads(index.read_text("utf-8"))["weight_map"].values()
+        listed = set(map(str, _read_json(index)["weight_map"].values()))
     except FileNotFoundError:
-        listed = ()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        listed = set()
+    except (ValueError, KeyError, TypeError, AttributeError):
         return f"{index.name} is damaged; download it again"
-    have = {file.name for file in files}
-    missing = sorted(set(map(str, listed)) - have)
+    missing = sorted(listed - {file.name for file, size in sizes.items() if size is not None})
     if missing:
-        return f"{len(missing)} of its {len(set(listed))} files are missing, such as {missing[0]}"
-    return "" if files else "its weights are missing"
+        return f"{len(missing)} of its {len(listed)} files are missing, such as {missing[0]}"
+    for file, size in sizes.items():
+        if size is None:
+            return f"the file behind {file.name} is missing, or may not be read by you"
+    return "" if sizes else "its weights are missing"
 
 
 def _gguf(program: str, name: str, file: Path) -> Iterator[InstalledModel]:
@@ -160,12 +266,11 @@ def _gguf(program: str, name: str, file: Path) -> Iterator[InstalledModel]:
     later = re.search(r"-(\d{5})-of-\d{5}$", file.stem)
     if later and later[1] != "00001":
         return  # the first part stands for all
-    size = file.stat().st_size
     try:
         header = read_gguf_header(file)
     except EngineError as error:
-        if "gpt-oss" in f"{name} {file}".lower().replace("gptoss", "gpt-oss"):
-            yield InstalledModel(program, name, file, size, "unknown", (), str(error))
+        if _is_gpt_oss(f"{name} {file}"):
+            yield InstalledModel(program, name, file, _size(file) or 0, "unknown", (), str(error))
         return
     if header.architecture in (ARCHITECTURE, OLLAMA_ARCHITECTURE):
         yield _of_header(program, name, header)
@@ -173,15 +278,15 @@ def _gguf(program: str, name: str, file: Path) -> Iterator[InstalledModel]:
 
 def _of_header(program: str, name: str, header: GgufHeader) -> InstalledModel:
     file, kind = header.file, header.quantization
-    parts = header.parts()
-    missing = [part.name for part in parts if not part.is_file()]
-    size = sum(part.stat().st_size for part in parts if part.is_file())
+    sizes = {part.name: _size(part) for part in header.parts()}
+    missing = [part for part, size in sizes.items() if size is None]
+    size = sum(filter(None, sizes.values()))
     if missing:
         problem = f"{missing[0]} is missing beside it"
         return InstalledModel(program, name, file, size, kind, (), problem)
     if header.architecture == OLLAMA_ARCHITECTURE:
         converted = converted_file(file)
-        if not converted.is_file():
+        if _size(converted) is None:
             problem = (
                 "it is in a form that only Ollama reads; 'harmony models --convert "
                 f"{name}' copies it once ({size / 1e9:.1f} GB)"
@@ -204,53 +309,59 @@ def _ollama_folders(environment: Mapping[str, str], home: Path) -> list[Path]:
 def _of_ollama(folders: list[Path]) -> Iterator[InstalledModel]:
     for folder in folders:
         manifests = folder / "manifests"
-        try:
-            files = sorted(path for path in manifests.glob("*/*/*/*") if path.is_file())
-        except OSError:  # it belongs to another user
-            continue
-        for manifest in files:
-            yield from _of_manifest(folder, manifest, manifest.relative_to(manifests).parts)
+        for manifest, problem in _below(manifests, 4):
+            parts = manifest.relative_to(manifests).parts
+            yield from _listed(
+                "ollama",
+                _ollama_name(parts),
+                manifest,
+                _of_manifest(folder, manifest, parts, problem),
+            )
 
 
-def _of_manifest(folder: Path, manifest: Path, parts: tuple[str, ...]) -> Iterator[InstalledModel]:
+def _ollama_name(parts: tuple[str, ...]) -> str:
+    """Return the name of a manifest, from the host, the namespace, the model and the tag."""
+    defaults = zip(parts, (_OLLAMA_HOST, _OLLAMA_LIBRARY), strict=False)
+    shown = [part for part, default in defaults if part != default]
+    return "ollama:" + "/".join([*shown, ":".join(parts[2:])])
+
+
+def _of_manifest(
+    folder: Path, manifest: Path, parts: tuple[str, ...], problem: OSError | None
+) -> Iterator[InstalledModel]:
     """Yield the model of a manifest, which names the file of its weights by their digest."""
-    host, namespace, model, tag = parts
-    shown = [part for part, default in ((host, _OLLAMA_HOST), (namespace, _OLLAMA_LIBRARY))
-             if part != default]  # fmt: skip
-    name = "ollama:" + "/".join([*shown, f"{model}:{tag}"])
-    is_named = "gpt-oss" in model
+    if problem is not None:
+        raise problem
+    name = _ollama_name(parts)
+    is_named = "gpt-oss" in parts[2]
     try:
-        layers = json.loads(manifest.read_text("utf-8"))["layers"]
+        layers = _read_json(manifest)["layers"]
         (layer,) = [layer for layer in layers if layer["mediaType"] == _MODEL_LAYER]
         digest, size = str(layer["digest"]).replace(":", "-"), int(layer["size"])
         # The digest becomes part of a path, so it may be nothing else.
         if not re.fullmatch(r"sha256-[0-9a-f]{64}", digest):
             raise ValueError(digest)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         if is_named:
-            problem = f"its manifest {manifest} is damaged; pull it again"
-            yield InstalledModel("ollama", name, manifest, 0, "unknown", (), problem)
+            text = f"its manifest {manifest} is damaged; pull it again"
+            yield InstalledModel("ollama", name, manifest, 0, "unknown", (), text)
         return
     blob = folder / "blobs" / digest
-    try:
-        have = blob.stat().st_size if blob.is_file() else -1
-        readable = os.access(blob, os.R_OK)
-    except OSError:
-        have, readable = -1, False
+    have, readable = _size(blob), os.access(blob, os.R_OK)
     if have == size and readable:
         yield from _gguf("ollama", name, blob)
         return
     if not is_named:
         return
-    if have < 0:
+    if have is None:
         started = any((folder / "blobs").glob(f"{digest}-partial*"))
-        problem = "its download is not complete" if started else f"its file {blob} is missing"
-        problem += f"; ollama pull {name.removeprefix('ollama:')}"
+        text = "its download is not complete" if started else f"its file {blob} is missing"
+        text += f"; ollama pull {name.removeprefix('ollama:')}"
     elif not readable:
-        problem = f"its file {blob} may not be read by you"
+        text = f"its file {blob} may not be read by you"
     else:
-        problem = f"its file {blob} has {have:,} of {size:,} bytes; pull it again"
-    yield InstalledModel("ollama", name, blob, max(have, 0), "unknown", (), problem)
+        text = f"its file {blob} has {have:,} of {size:,} bytes; pull it again"
+    yield InstalledModel("ollama", name, blob, have or 0, "unknown", (), text)
 
 
 # LM Studio and llama.cpp
@@ -259,7 +370,7 @@ def _of_manifest(folder: Path, manifest: Path, parts: tuple[str, ...]) -> Iterat
 def _lm_studio_folders(home: Path) -> list[Path]:
     folders = [home / ".lmstudio" / "models", home / ".cache" / "lm-studio" / "models"]
     try:
-        settings = json.loads((home / ".lmstudio" / "settings.json").read_text("utf-8"))
+        settings = _read_json(home / ".lmstudio" / "settings.json")
         folders.insert(0, Path(settings["downloadsFolder"]))
     except (OSError, ValueError, KeyError, TypeError):
         pass  # the folder was not changed
@@ -269,18 +380,27 @@ def _lm_studio_folders(home: Path) -> list[Path]:
 def _of_lm_studio(folders: list[Path]) -> Iterator[InstalledModel]:
     """Yield the models in folders of a publisher and a name; GGUF files, or folders of MLX."""
     for root in folders:
-        for folder in sorted(path for path in root.glob("*/*") if path.is_dir()):
-            name = f"lmstudio:{folder.parent.name}/{folder.name}"
-            if (folder / "config.json").is_file():
-                yield from _folder("lmstudio", name, folder)
-            files = sorted(folder.glob("*.gguf"))
-            for file in files:
-                own = name if len(files) == 1 else f"{name}/{file.stem}"
-                yield from _gguf("lmstudio", own, file)
-            for file in sorted(folder.glob("*gpt-oss*.part")):
-                problem = "its download is not complete"
-                size = file.stat().st_size
-                yield InstalledModel("lmstudio", name, file, size, "unknown", (), problem)
+        for folder, _ in _below(root, 2):
+            name = "lmstudio:" + "/".join(folder.relative_to(root).parts)
+            yield from _listed("lmstudio", name, folder, _of_studio_folder(name, folder))
+
+
+def _of_studio_folder(name: str, folder: Path) -> Iterator[InstalledModel]:
+    paths = _inside(folder)
+    if folder / "config.json" in paths:
+        yield from _listed("lmstudio", name, folder, _folder("lmstudio", name, folder))
+    files = [path for path in paths if path.match("*.gguf")]
+    for file in files:
+        own = name if len(files) == 1 else f"{name}/{file.stem}"
+        yield from _gguf("lmstudio", own, file)
+    for file in paths:
+        if file.match("*gpt-oss*.part"):
+            yield _unfinished("lmstudio", name, file)
+
+
+def _unfinished(program: str, name: str, file: Path) -> InstalledModel:
+    problem = "its download is not complete"
+    return InstalledModel(program, name, file, _size(file) or 0, "unknown", (), problem)
 
 
 def _llama_cpp_caches(environment: Mapping[str, str], home: Path) -> list[Path]:
@@ -295,9 +415,10 @@ def _llama_cpp_caches(environment: Mapping[str, str], home: Path) -> list[Path]:
 
 def _of_llama_cpp(folders: list[Path]) -> Iterator[InstalledModel]:
     for folder in folders:
-        for file in sorted(folder.glob("*.gguf")):
-            yield from _gguf("llama.cpp", str(file), file)
-        for file in sorted(folder.glob("*gpt-oss*.gguf.downloadInProgress")):
-            problem = "its download is not complete"
-            size = file.stat().st_size
-            yield InstalledModel("llama.cpp", str(file), file, size, "unknown", (), problem)
+        paths = [path for path, _ in _below(folder)]
+        for file in paths:
+            if file.match("*.gguf"):
+                yield from _gguf("llama.cpp", str(file), file)
+        for file in paths:
+            if file.match("*gpt-oss*.gguf.downloadInProgress"):
+                yield _unfinished("llama.cpp", str(file), file)

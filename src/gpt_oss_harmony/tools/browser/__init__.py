@@ -7,6 +7,7 @@
     citations        the pages and lines that an answer cites
     backends         interfaces: what searches, and what opens pages
     search_services  searching by services of the web
+    robots           the rules of a robots.txt
     addresses → web_fetch → web_pages    opening pages of the web
     local_index      searching and opening a folder of documents
     browser          the tool: search, open, find

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
-from urllib.robotparser import RobotFileParser
 
 import anyio
 
@@ -24,14 +23,15 @@ from .addresses import AddressRules
 from .backends import document_page
 from .page import Page
 from .page_reading import ReadPage
+from .robots import RobotsRule, may_fetch, robots_rules
 from .web_fetch import Resolve, WebFetch, resolve
 
 _AGENT = "HarmonyBrowser"
 _ROBOTS_SIZE = 500 * 1024  # bytes of a file that are read; RFC 9309 demands this
-_ROBOTS_CACHE = 10_000_000  # bytes of all files in the cache
+_ROBOTS_CACHE = 10_000_000  # bytes of all rules in the cache
 _ROBOTS_SECONDS = 3600  # that they stay in the cache
 _FEWEST_CHARACTERS = 2_000  # of a page: its address alone can have a thousand
-_FORBIDDING = "User-agent: *\nDisallow: /"
+_FORBIDDING = [RobotsRule("/", is_allowed=False)]
 
 # Isolated: the current folder and the environment cannot change what is imported. `page_reading` is
 # imported by the paths of this process, without its parents, which are slow to import.
@@ -79,25 +79,25 @@ class Robots:
     def __init__(self, web: WebFetch, agent: str) -> None:
         self._web = web
         self._agent = agent
-        self._files = ExpiringCache[str](
-            limit=_ROBOTS_CACHE, seconds=_ROBOTS_SECONDS, size=lambda file: len(file) + 100
+        self._sites = ExpiringCache[list[RobotsRule]](
+            limit=_ROBOTS_CACHE,
+            seconds=_ROBOTS_SECONDS,
+            size=lambda rules: 200 + sum(200 + len(rule.pattern) for rule in rules),
         )
 
     async def permit(self, url: str) -> None:
         """Raise `ToolError` if the site of a page asks programs not to fetch it."""
         parts = urlsplit(url)
         site = f"{parts.scheme}://{parts.netloc}"
-        file = self._files.get(site)
-        if file is None:
+        rules = self._sites.get(site)
+        if rules is None:
             response = await self._web.fetch(f"{site}/robots.txt", most=_ROBOTS_SIZE)
             if response.status >= 500:
-                file = _FORBIDDING
+                rules = _FORBIDDING
             else:
-                file = "" if response.status >= 400 else response.body.decode("utf-8", "replace")
-            self._files.put(site, file)
-        rules = RobotFileParser()
-        rules.parse(file.splitlines())
-        if not rules.can_fetch(self._agent, url):
+                rules = [] if response.status >= 400 else robots_rules(response.body, self._agent)
+            self._sites.put(site, rules)
+        if not may_fetch(rules, url):
             raise ToolError(f"{site}/robots.txt asks programs not to fetch {url}")
 
 
@@ -222,7 +222,7 @@ class WebPages:
             resolve=resolve,
             ssl_context=ssl_context,
         )
-        self._robots = Robots(self._web, user_agent.partition("/")[0]) if robots else None
+        self._robots = Robots(self._web, user_agent) if robots else None
         self._reader = ReadingProcesses(
             seconds=limits.reading_seconds, memory=limits.reading_memory, at_once=limits.at_once
         )
