@@ -305,25 +305,24 @@ def requested_text(response_format: Mapping[str, Any]) -> TextFormat | None:
     """
     kind = response_format.get("type")
     if kind == "regex":
-        return TextFormat("regex", _text_in(response_format, "pattern"))
+        return TextFormat("regex", _text(response_format.get("pattern"), "pattern"))
     if kind == "choice":
         choices = response_format.get("choices")
         if not isinstance(choices, (list, tuple)) or not choices:
             problem = f"response_format: choices: expected a list of texts, found {choices!r:.80}"
             raise GrammarError(problem, remedy="list at least one")
-        texts = [_text_in({f"choices/{i}": text}, f"choices/{i}") for i, text in enumerate(choices)]
+        texts = [_text(text, f"choices/{index}") for index, text in enumerate(choices)]
         written = " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
         return TextFormat("lark", f"start: {written}")
     if kind == "grammar":
-        definition = _text_in(response_format, "grammar")
+        definition = _text(response_format.get("grammar"), "grammar")
         return TextFormat("gbnf" if "::=" in definition else "lark", definition)
     if kind == "structural_tag":
         return TextFormat("lark", tagged_text(response_format))
     return None
 
 
-def _text_in(fields: Mapping[str, Any], name: str) -> str:
-    text = fields.get(name)
+def _text(text: object, name: str) -> str:
     if not isinstance(text, str):
         raise GrammarError(f"response_format: {name}: expected a text, found {text!r:.80}")
     return text

@@ -54,7 +54,7 @@ class LiveResponses:
         self._responses: dict[str, LiveResponse] = {}
         self._connections: set[asyncio.Task[None]] = set()
         self._beginning: set[str] = set()
-        self._in_containers: dict[object, list[asyncio.Event]] = {}
+        self._in_containers: dict[str, list[asyncio.Event]] = {}
         self._unstored: dict[str, Mapping[str, Any]] = {}
 
     @contextmanager
@@ -67,10 +67,9 @@ class LiveResponses:
             self._beginning.discard(id)
 
     @contextmanager
-    def in_container(self, name: str | None) -> Generator[Sequence[asyncio.Event], None, None]:
+    def in_container(self, name: str) -> Generator[Sequence[asyncio.Event], None, None]:
         """Count a response that names a container; yield the ends of those that came before it."""
-        key = name or object()  # alone, without a container
-        ends = self._in_containers.setdefault(key, [])
+        ends = self._in_containers.setdefault(name, [])
         ends.append(asyncio.Event())
         *earlier, ended = ends
         try:
@@ -79,7 +78,7 @@ class LiveResponses:
             ended.set()
             ends.remove(ended)
             if not ends:
-                del self._in_containers[key]
+                del self._in_containers[name]
 
     def keep_unstored(self, id: str, end: Mapping[str, Any]) -> None:
         """Keep the arguments of `Responses.finish` until the database is back, if there is room."""

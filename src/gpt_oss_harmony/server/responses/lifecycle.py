@@ -56,9 +56,10 @@ async def start_response(
         claims = await pools.encoding.run(owner, key.claims, request)
     request = await services.file_texts.of_response(owner, request)
     with ExitStack() as held:
-        container = named_container(request)
-        turns = services.live_responses.in_container(container and f"{owner} {container}")
-        earlier = held.enter_context(turns)
+        earlier: Sequence[asyncio.Event] = ()
+        if container := named_container(request):
+            turns = services.live_responses.in_container(f"{owner} {container}")
+            earlier = held.enter_context(turns)
         planning = partial(
             plan_response, services, caller, request, history=history, is_generated=is_generated
         )
