@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -461,8 +461,9 @@ def test_names_are_escaped(home: Path, capsys: pytest.CaptureFixture[str]) -> No
         assert len(lines) == 4
         assert any(r"gpt-oss\x1b[31m\n\x9b\ttrue.gguf" in line for line in lines)
         assert "\x1b" not in "".join(lines)
-    main(["doctor", str(file)])
-    assert r"gpt-oss\x1b[31m" in capsys.readouterr().out
+    with suppress(SystemExit):  # without llama.cpp it says what is missing, and ends with 1
+        main(["doctor", str(file)])
+    assert r"gpt-oss\x1b[31m\n\x9b\ttrue.gguf" in capsys.readouterr().out
     assert main(["models", "--json"]) == 0
     assert str(file) in [model["name"] for model in json.loads(capsys.readouterr().out)]
 

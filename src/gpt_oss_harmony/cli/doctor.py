@@ -125,9 +125,9 @@ class _Doctor(Command):
             print(json.dumps({"serves": not failed, "findings": report}, indent=2))
         else:
             for level, topic, text, remedy in findings:
-                print(Output.printable(f"{level:7}  {topic}: {text}"))
+                print(Output.in_a_line(f"{level:7}  {topic}: {text}"))
                 if remedy:
-                    print(Output.printable(f"{'':7}  → {remedy}"))
+                    print(Output.in_a_line(f"{'':7}  → {remedy}"))
         if failed:
             sys.exit(1)
 
