@@ -423,6 +423,8 @@ class Served(http.server.BaseHTTPRequestHandler):
             text = case("chat/user-only").expected["text"].replace("2025-06-28", "2031-01-02")
             answer = {"token_ids": ENCODING.encode(text, allowed_special="all")}
             status = 200 if body.get("model") == "m" else 400
+        if self.path == "/with-key/parse" and self.headers["Authorization"] != "Bearer sk-1":
+            status, answer = 401, {"error": "no key"}
         data = json.dumps(answer).encode()
         self.send_response(404 if self.path == "/old/parse" else status)
         self.send_header("Content-Length", str(len(data)))
@@ -447,6 +449,28 @@ def test_a_server_answers_with_its_own_date(url: str) -> None:
     assert judge(case(CALL), UrlAdapter(url)).outcome == "passed"
     assert judge(case(CALL), UrlAdapter(url + "/old")).outcome == "unsupported"
     assert judge(case(PROMPT), UrlAdapter(url)).outcome == "unsupported"
+
+
+def test_a_server_with_an_api_key(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url += "/with-key"
+    assert judge(case(CALL), UrlAdapter(url, api_key="sk-1")).outcome == "passed"
+    for key in (None, "sk-2"):
+        problem = judge(case(CALL), UrlAdapter(url, api_key=key)).problem
+        assert "refuses the API key, or wants one: 401" in problem
+    for key in ("sk-\n", "sk-é", "sk- 1"):
+        with pytest.raises(KitError, match="printable ASCII"):
+            UrlAdapter(url, api_key=key)
+    words = ["run", "--url", url, "--rule", case(CALL).rule]
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert main(words) == 1
+    assert "cases failed, each with: " in (error := capsys.readouterr().err)
+    assert "wants one: 401" in error
+    main([*words, "--api-key", "sk-1"])
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    main(words)
+    assert "401" not in capsys.readouterr().err
 
 
 def test_a_server_that_is_not_there() -> None:

@@ -42,6 +42,8 @@ _BAD_USAGE = 2
 _INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
 _READER_GONE = 141  # the same with SIGPIPE
 
+_KEY = "OPENAI_API_KEY"
+
 _OUTCOMES = ("passed", "failed", "unsupported")
 _COLUMN = 60
 
@@ -120,6 +122,11 @@ def _command_line() -> argparse.ArgumentParser:
         help="test a Python module, or a file, with the function answer(request)",
     )
     run.add_argument("--model", metavar="NAME", help="the server's name for the model (with --url)")
+    run.add_argument(
+        "--api-key",
+        metavar="KEY",
+        help=f"the server's API key (with --url; default: the variable {_KEY})",
+    )
     run.add_argument(
         "--suite",
         type=Path,
@@ -201,14 +208,20 @@ def _run(arguments: argparse.Namespace) -> None:
         except OSError as error:
             raise KitError(f"{arguments.output} cannot be written: {error.strerror}") from error
     if counts["failed"]:
-        raise KitError(f"{counts['failed']} of {len(cases)} cases failed")
+        failed = f"{counts['failed']} of {len(cases)} cases failed"
+        problems = {verdict.problem for verdict in verdicts if verdict.outcome == "failed"}
+        is_of_one_cause = len(problems) == 1 and not any(one.differences for one in verdicts)
+        if is_of_one_cause and not counts["passed"]:
+            failed += f", each with: {problems.pop()}"
+        raise KitError(failed)
     if not counts["passed"]:
         raise KitError("the implementation supports none of the cases")
 
 
 def _adapter(arguments: argparse.Namespace) -> Adapter:
     if arguments.url is not None:
-        return UrlAdapter(arguments.url, arguments.model, arguments.timeout)
+        key = arguments.api_key or os.environ.get(_KEY) or None
+        return UrlAdapter(arguments.url, arguments.model, arguments.timeout, api_key=key)
     if arguments.module is not None:
         return ModuleAdapter(arguments.module, arguments.timeout)
     return CommandAdapter(arguments.command, arguments.timeout)

@@ -332,9 +332,17 @@ class UrlAdapter:
 
     Examples are ``/v1/tokens`` of ``harmony serve``, and ``/v1/chat/completions`` of vLLM, which
     only has ``/render``. The date in the server's answer is replaced by the date of the case.
+    `api_key` is sent as a bearer token.
     """
 
-    def __init__(self, url: str, model: str | None = None, timeout: float = 60) -> None:
+    def __init__(
+        self,
+        url: str,
+        model: str | None = None,
+        timeout: float = 60,
+        *,
+        api_key: str | None = None,
+    ) -> None:
         self._url = url.rstrip("/")
         self._model = model
         self._timeout = timeout
@@ -350,6 +358,11 @@ class UrlAdapter:
             ) from error
         is_secret = parts.scheme == "https"
         self._kind = http.client.HTTPSConnection if is_secret else http.client.HTTPConnection
+        self._headers = {"Content-Type": "application/json"}
+        if api_key is not None:
+            if not re.fullmatch("[!-~]+", api_key):
+                raise KitError("an API key has printable ASCII characters alone, without spaces")
+            self._headers["Authorization"] = f"Bearer {api_key}"
 
     def answer(self, request: Json) -> Json:
         """Send the request to the endpoint for its operation."""
@@ -381,6 +394,8 @@ class UrlAdapter:
         text = data.decode(errors="replace")[:_SHOWN]
         if status in (400, 422):
             return {"error": text}
+        if status in (401, 403):
+            raise AdapterError(f"{self._url} refuses the API key, or wants one: {status} {text}")
         if status in (404, 405):
             return {"unsupported": f"{self._url}/{name}: {status}"}
         raise AdapterError(f"{self._url}/{name}: {status} {text}")
@@ -397,7 +412,7 @@ class UrlAdapter:
                 opened.append(connection.sock)
                 if data is None:
                     return 0, b""
-                connection.request("POST", path, data, {"Content-Type": "application/json"})
+                connection.request("POST", path, data, self._headers)
                 with connection.getresponse() as response:
                     answer = response.read(_MOST_BYTES + 1)
                     if response.length and len(answer) <= _MOST_BYTES:
