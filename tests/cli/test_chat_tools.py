@@ -210,6 +210,40 @@ def test_ctrl_c_interrupts_a_tool_and_takes_the_question_back(
     assert notebook.made[0].log == ["start", "session", "interrupted", "close"]
 
 
+def test_ctrl_c_may_be_pressed_many_times(
+    engine: ScriptedEngine, notebook: type[Notebook], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Impatient(Terminal):
+        """A person presses Ctrl-C at all that is shown from the first question to the second."""
+
+        def write(self, text: str) -> int:
+            if "first" in keyboard.seen and "second" not in keyboard.seen and text != "> ":
+                signal.raise_signal(signal.SIGINT)
+            return super().write(text)
+
+    class Keyboard(Terminal):
+        seen = ""
+
+        def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
+            line = super().readline(-1 if size is None else size)
+            self.seen += line
+            return line
+
+    engine.completions = [calling("python", "wait"), DONE]
+    keyboard = Keyboard("first\n/effort\nsecond\n")
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr("sys.stdin", keyboard)
+    monkeypatch.setattr("sys.stdout", screen := Impatient())
+    monkeypatch.setenv("TERM", "dumb")
+    assert main(["chat", "--python"]) == 0
+    assert "stopped (the question is taken back)" in screen.getvalue()
+    assert "effort: " in screen.getvalue()
+    assert "Done." in screen.getvalue()
+    assert "first" not in engine.prompts[-1]
+    assert engine.prompts[-1].endswith("<|message|>second<|end|><|start|>assistant")
+    assert signal.getsignal(signal.SIGINT) == before
+
+
 def test_the_tools_of_a_server(
     engine: ScriptedEngine,
     monkeypatch: pytest.MonkeyPatch,

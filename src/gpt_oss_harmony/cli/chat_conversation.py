@@ -10,6 +10,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from ..engines import ContextLengthError
 from ..errors import HarmonyError
 from .chat_backend import Answer, Backend, Opening, opened_conversation
 from .chat_person import Person, Writer
-from .event_loop import EventLoop
+from .event_loop import CtrlC, EventLoop
 from .input import InputError
 from .output import Output, Style, write_message
 from .slash_commands import END_TURN, HELP, WITHOUT_SLASH, effort_named, read_command
@@ -56,6 +57,7 @@ class ChatConversation:
         self._person = person
         self._output = output
         self._loop = loop
+        self._ctrl_c = CtrlC()
         self._messages: list[Message] = []
         self._tools = ChatTools(opening.run_here)
         self._shows_reasoning = shows_reasoning
@@ -67,7 +69,8 @@ class ChatConversation:
 
     def run(self) -> None:
         """Read lines until the end; raises `InputError` if a line of a pipe failed."""
-        self._read_lines()
+        with self._ctrl_c.held() if self._person.has_keyboard else nullcontext():
+            self._read_lines()
         if self._failures:
             lines = "1 line" if self._failures == 1 else f"{self._failures} lines"
             raise InputError(f"{lines} of the input failed; see above")
@@ -75,18 +78,18 @@ class ChatConversation:
     def _read_lines(self) -> None:
         while not self._over:
             try:
-                question = self._command or self._person.ask_question()
+                with self._ctrl_c.expected():
+                    question = self._command or self._person.ask_question()
+                self._command = None
+                if question is None:
+                    return
+                if question.strip():
+                    self._take(question.strip())
+                    self._output.flush()
             except KeyboardInterrupt:
                 if not self._person.has_keyboard:
                     raise
                 self._output.line("\nCtrl-D or /quit ends the chat", "marker")
-                continue
-            self._command = None
-            if question is None:
-                return
-            if question.strip():
-                self._take(question.strip())
-                self._output.flush()
 
     def _take(self, text: str) -> None:
         """Run a command, or let the model answer."""
@@ -137,8 +140,9 @@ class ChatConversation:
     def _show_history(self) -> None:
         if not self._messages:
             self._note("nothing has been said yet")
-        for message in self._messages:
-            write_message(message, self._output, fold=True)
+        with self._ctrl_c.expected():
+            for message in self._messages:
+                write_message(message, self._output, fold=True)
 
     def _answer_again(self) -> None:
         """Answer the last question anew; if that fails, keep the earlier answer."""
@@ -313,7 +317,11 @@ class ChatConversation:
         """
         example = f", such as {self._result_example}" if self._result_example else ""
         self._note(f"type what the function returns{example}; Ctrl-D takes the question back")
-        while (text := self._person.ask_result(function)) is not None:
+        while True:
+            with self._ctrl_c.expected():
+                text = self._person.ask_result(function)
+            if text is None:
+                break
             typed = text.strip()
             if not self._person.has_keyboard:
                 return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
@@ -34,11 +34,11 @@ class EventLoop:
         """
         task = self._loop.create_task(work)
         try:
-            with self._cancelled_by_ctrl_c(task):
+            with _ctrl_c_calls(lambda: self._loop.call_soon_threadsafe(task.cancel)):
                 return self._loop.run_until_complete(task)
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
-        except KeyboardInterrupt:  # without a signal handler
+        except KeyboardInterrupt:  # before its handler is set
             self._cancel([task])
             raise
 
@@ -53,18 +53,6 @@ class EventLoop:
         finally:
             self._loop.close()
 
-    @contextlib.contextmanager
-    def _cancelled_by_ctrl_c(self, task: asyncio.Task[Any]) -> Iterator[None]:
-        try:
-            self._loop.add_signal_handler(signal.SIGINT, task.cancel)
-        except (NotImplementedError, RuntimeError, ValueError):
-            yield  # not available on Windows, or outside of the main thread
-            return
-        try:
-            yield
-        finally:
-            self._loop.remove_signal_handler(signal.SIGINT)
-
     def _cancel(self, tasks: list[asyncio.Task[Any]]) -> None:
         for task in tasks:
             task.cancel()
@@ -73,3 +61,48 @@ class EventLoop:
             await asyncio.gather(*tasks, return_exceptions=True)
 
         self._loop.run_until_complete(ended())
+
+
+class CtrlC:
+    """Within `held`, Ctrl-C raises `KeyboardInterrupt` where it is `expected`, and nowhere else.
+
+    A person presses it more than once. The second press would end the program, if it came while the
+    first is answered.
+    """
+
+    def __init__(self) -> None:
+        self._is_expected = False
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Ignore Ctrl-C until it is expected; `EventLoop.run_until_interrupted` takes it, too."""
+        with _ctrl_c_calls(self._pressed):
+            yield
+
+    @contextlib.contextmanager
+    def expected(self) -> Iterator[None]:
+        """Let Ctrl-C raise `KeyboardInterrupt`, once."""
+        self._is_expected = True
+        try:
+            yield
+        finally:
+            self._is_expected = False
+
+    def _pressed(self) -> None:
+        if self._is_expected:
+            self._is_expected = False
+            raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _ctrl_c_calls(pressed: Callable[[], object]) -> Iterator[None]:
+    """Let Ctrl-C call a function; outside of the main thread, which has no signals, do nothing."""
+    try:
+        before = signal.signal(signal.SIGINT, lambda *_: pressed())
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
