@@ -192,6 +192,9 @@ FOUND = {
     "safety classifier": "guides/safeguard",
     "upload a file": "reference/endpoints/files-and-containers",
     "speed compared to the reference": "understand/benchmarks",
+    "pip install gpt-oss-harmony": "start",
+    "eos_token_id": "understand/format",
+    "evaluate": "guides/evaluate",
 }
 """What people type, and the page that must be among the first three."""
 
@@ -214,6 +217,7 @@ TRANSLATED = {
         "構造化出力": "guides/structured-output",
         "サーバー": "guides/serve",
         "移行": "start/switch",
+        "推論の強さ": "understand/format",
     },
     "ko": {
         "구조화된 출력": "guides/structured-output",
