@@ -2,7 +2,7 @@
 
 Four places: the cache of the Hugging Face hub, the folders of Ollama and of LM Studio, and the
 cache of llama.cpp. Nothing is changed there. What is damaged or half downloaded is listed, with
-what is wrong.
+what is wrong; so is a folder that cannot be listed.
 """
 
 from __future__ import annotations
@@ -121,8 +121,13 @@ def _listed(
         yield from models
     except OSError as error:
         if _is_gpt_oss(name):
-            problem = f"{error.filename or place} cannot be read: {error.strerror}"
-            yield InstalledModel(program, name, place, 0, "unknown", (), problem)
+            yield _closed(program, place, error)._replace(name=name)
+
+
+def _closed(program: str, folder: Path, problem: OSError) -> InstalledModel:
+    """Return the entry of a folder that cannot be listed: nobody knows what is in it."""
+    text = f"{problem.filename or folder} cannot be read: {problem.strerror}"
+    return InstalledModel(program, str(folder), folder, 0, "unknown", (), text)
 
 
 def _is_gpt_oss(name: str) -> bool:
@@ -137,6 +142,17 @@ def _size(file: Path) -> int | None:
     except OSError:
         return None
     return status.st_size if S_ISREG(status.st_mode) else None
+
+
+def _is_open(file: Path) -> bool:
+    """Return whether a file may be read, if there is one."""
+    try:
+        file.stat()
+        return os.access(file, os.R_OK)
+    except PermissionError:
+        return False
+    except OSError:
+        return True
 
 
 def _read_json(file: Path) -> Any:
@@ -156,8 +172,10 @@ def _read_json(file: Path) -> Any:
 
 
 def _of_hub(cache: Path) -> Iterator[InstalledModel]:
-    for folder, _ in _below(cache):
-        if folder.name.startswith("models--"):
+    for folder, problem in _below(cache):
+        if problem is not None:
+            yield _closed("Hugging Face", folder, problem)
+        elif folder.name.startswith("models--"):
             name = folder.name.removeprefix("models--").replace("--", "/")
             yield from _listed("Hugging Face", name, folder, _of_repository(name, folder))
 
@@ -258,6 +276,8 @@ def _missing_weights(folder: Path, sizes: Mapping[Path, int | None]) -> str:
     for file, size in sizes.items():
         if size is None:
             return f"the file behind {file.name} is missing, or may not be read by you"
+        if size == 0:
+            return f"{file.name} is empty; download it again"
     return "" if sizes else "its weights are missing"
 
 
@@ -311,6 +331,9 @@ def _of_ollama(folders: list[Path]) -> Iterator[InstalledModel]:
         manifests = folder / "manifests"
         for manifest, problem in _below(manifests, 4):
             parts = manifest.relative_to(manifests).parts
+            if problem is not None and len(parts) < 3:  # above the folder of a model
+                yield _closed("ollama", manifest, problem)
+                continue
             yield from _listed(
                 "ollama",
                 _ollama_name(parts),
@@ -347,18 +370,18 @@ def _of_manifest(
             yield InstalledModel("ollama", name, manifest, 0, "unknown", (), text)
         return
     blob = folder / "blobs" / digest
-    have, readable = _size(blob), os.access(blob, os.R_OK)
-    if have == size and readable:
+    have, is_open = _size(blob), _is_open(blob)
+    if have == size and is_open:
         yield from _gguf("ollama", name, blob)
         return
     if not is_named:
         return
-    if have is None:
+    if not is_open:
+        text = f"its file {blob} may not be read by you"
+    elif have is None:
         started = any((folder / "blobs").glob(f"{digest}-partial*"))
         text = "its download is not complete" if started else f"its file {blob} is missing"
         text += f"; ollama pull {name.removeprefix('ollama:')}"
-    elif not readable:
-        text = f"its file {blob} may not be read by you"
     else:
         text = f"its file {blob} has {have:,} of {size:,} bytes; pull it again"
     yield InstalledModel("ollama", name, blob, have or 0, "unknown", (), text)
@@ -380,7 +403,10 @@ def _lm_studio_folders(home: Path) -> list[Path]:
 def _of_lm_studio(folders: list[Path]) -> Iterator[InstalledModel]:
     """Yield the models in folders of a publisher and a name; GGUF files, or folders of MLX."""
     for root in folders:
-        for folder, _ in _below(root, 2):
+        for folder, problem in _below(root, 2):
+            if problem is not None:
+                yield _closed("lmstudio", folder, problem)
+                continue
             name = "lmstudio:" + "/".join(folder.relative_to(root).parts)
             yield from _listed("lmstudio", name, folder, _of_studio_folder(name, folder))
 
@@ -415,7 +441,9 @@ def _llama_cpp_caches(environment: Mapping[str, str], home: Path) -> list[Path]:
 
 def _of_llama_cpp(folders: list[Path]) -> Iterator[InstalledModel]:
     for folder in folders:
-        paths = [path for path, _ in _below(folder)]
+        found = list(_below(folder))
+        yield from (_closed("llama.cpp", path, problem) for path, problem in found if problem)
+        paths = [path for path, _ in found]
         for file in paths:
             if file.match("*.gguf"):
                 yield from _gguf("llama.cpp", str(file), file)
