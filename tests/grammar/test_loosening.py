@@ -49,10 +49,11 @@ def accepts(schema: Any, text: str) -> bool:
 
 UNIQUE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
 
+LISTED = [f"a{letter * 6}" for letter in "bcdefg"]  # too many for a pattern without them
 RECURSIVE = {
     "type": "object",
-    "properties": {"a": {"$ref": "#"}},
-    "patternProperties": {"^a": {"type": "object"}},
+    "properties": {name: {"$ref": "#"} for name in LISTED},
+    "patternProperties": {"a": {"type": "object"}},
 }
 
 LOOSENED: dict[str, tuple[Any, Any, list[str]]] = {
@@ -112,12 +113,12 @@ LOOSENED: dict[str, tuple[Any, Any, list[str]]] = {
                 "1": {"type": "object"},
                 "0": {
                     "type": "object",
-                    "properties": {"a": {"$ref": "#/$defs/0"}},
+                    "properties": {name: {"$ref": "#/$defs/0"} for name in LISTED},
                     "additionalProperties": {"$ref": "#/$defs/1"},
                 },
             },
             "type": "object",
-            "properties": {"a": {"$ref": "#/$defs/0"}},
+            "properties": {name: {"$ref": "#/$defs/0"} for name in LISTED},
             "additionalProperties": {"$ref": "#/$defs/1"},
         },
         ["#/patternProperties"],
@@ -125,9 +126,14 @@ LOOSENED: dict[str, tuple[Any, Any, list[str]]] = {
     "a pattern beside a recursive property in an open object": (
         {**RECURSIVE, "additionalProperties": {"type": "null"}},
         {
-            "$defs": {"0": {"type": "object", "properties": {"a": {"$ref": "#/$defs/0"}}}},
+            "$defs": {
+                "0": {
+                    "type": "object",
+                    "properties": {name: {"$ref": "#/$defs/0"} for name in LISTED},
+                }
+            },
             "type": "object",
-            "properties": {"a": {"$ref": "#/$defs/0"}},
+            "properties": {name: {"$ref": "#/$defs/0"} for name in LISTED},
         },
         ["#/patternProperties"],
     ),

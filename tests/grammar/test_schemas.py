@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import re
@@ -409,6 +410,8 @@ def test_one_of_schemas_that_may_overlap_is_refused(name: str) -> None:
 # Refusals
 
 
+LISTED = [f"x{letter * 6}" for letter in "abcdef"]  # too many for a pattern without them
+
 REFUSED: dict[str, tuple[Any, str]] = {
     # pointer: schema, what the message says
     "#/properties/tags/uniqueItems": (
@@ -444,21 +447,21 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "#/allOf/1/patternProperties": (
         {
             "allOf": [
-                {"properties": {"xa": {"$ref": "#"}}},
-                {"patternProperties": {"^x": {"$ref": "#"}}},
+                {"properties": {name: {"$ref": "#"} for name in LISTED}},
+                {"patternProperties": {"x": {"$ref": "#"}}},
             ]
         },
         "recursive",
     ),
-    "#/$defs/a0/patternProperties": (
+    "#/$defs/a1/patternProperties": (
         {
             "$ref": "#/$defs/a0",
             "$defs": {
                 **{
                     f"a{level}": {
                         "type": "object",
-                        "properties": {"xa": {"$ref": f"#/$defs/a{level + 1}"}},
-                        "patternProperties": {"^x": {"$ref": f"#/$defs/a{level + 1}"}},
+                        "properties": {name: {"$ref": f"#/$defs/a{level + 1}"} for name in LISTED},
+                        "patternProperties": {"x": {"$ref": f"#/$defs/a{level + 1}"}},
                     }
                     for level in range(30)
                 },
@@ -495,6 +498,94 @@ def test_a_refusal_names_the_keyword_and_the_reason(pointer: str) -> None:
     assert isinstance(error, HarmonyError)
     keyword = pointer.rpartition("/")[2]
     assert str(error) == f'cannot enforce "{keyword}" at {pointer}: {error.problem}; {error.remedy}'
+
+
+INTEGER, TEXT = {"type": "integer"}, {"type": "string"}
+ABSENT = None
+OF_OBJECTS: dict[str, list[Any]] = {
+    "properties": [
+        ABSENT,
+        {"a": INTEGER},
+        {"a": {}, "b": TEXT},
+        {"a": {"$ref": "#"}},
+        {"a": {"patternProperties": {"b$": INTEGER}}},
+    ],
+    "patternProperties": [
+        ABSENT,
+        {"^a": INTEGER},
+        {"a": {"patternProperties": {"^b": INTEGER}}},
+        {"^a": True, "^b": {"minLength": 1}},
+    ],
+    "additionalProperties": [ABSENT, False, TEXT],
+    "propertyNames": [ABSENT, {"pattern": "^[ab]"}, {"maxLength": 1}, {"enum": ["a", "c"]}],
+    "required": [ABSENT, ["a"]],
+}
+OBJECTS: list[dict[str, Any]] = [
+    {},
+    *(
+        {name: value}
+        for name in ("a", "b", "c", "ab", "ba")
+        for value in (1, "x", "", {}, {"b": 1}, {"b": "x"}, {"ab": "x"}, {"a": {"a": 1}})
+    ),
+    *({"a": 1, name: value} for name in ("b", "c", "ab") for value in (1, "x")),
+]
+
+
+@pytest.mark.parametrize("names", OF_OBJECTS["propertyNames"], ids=json.dumps)
+def test_keywords_of_objects_mean_the_same_together(names: Any) -> None:
+    """Every combination accepts what another validator does; one kind is refused."""
+    kinds = [*(OF_OBJECTS | {"propertyNames": [names]}).values()]
+    enforced = 0
+    for chosen in product(*kinds):
+        keywords = zip(OF_OBJECTS, chosen, strict=True)
+        schema = {
+            "type": "object",
+            **{key: value for key, value in keywords if value is not ABSENT},
+        }
+        valid = list(map(Draft202012Validator(schema).is_valid, OBJECTS))
+        if not any(valid):
+            continue
+        if "patternProperties" in schema and "enum" in schema.get("propertyNames", ()):
+            with pytest.raises(GrammarError, match="no single list or pattern describes"):
+                enforceable_schema(schema)
+            continue
+        matcher = json_matcher(enforceable_schema(schema))
+        enforced += 1
+        for value, is_valid in zip(OBJECTS, valid, strict=True):
+            orders = [value, dict(reversed(value.items()))]
+            accepted = [accepts_text(matcher, json.dumps(order)) for order in orders]
+            assert any(accepted) == is_valid, (schema, value)
+    assert enforced >= 25
+
+
+def test_names_that_two_patterns_select_have_both_schemas() -> None:
+    matcher = json_matcher(
+        enforceable_schema(
+            {
+                "type": "object",
+                "patternProperties": {"^a": {"type": "integer"}, "a": {"minimum": 2}},
+                "propertyNames": {"pattern": "^a"},
+            }
+        )
+    )
+    texts = ['{"ab":2}', '{"ab":1}', '{"ab":"x"}', '{"b":2}']
+    assert [accepts_text(matcher, text) for text in texts] == [True, False, False, False]
+
+
+def test_regions_too_large_to_compare_end_in_an_error_that_names_the_keyword() -> None:
+    schema = {
+        "properties": {"ab": {}, "c": {}},
+        "patternProperties": {"b$": {}, "^[ab]+$": {}},
+        "additionalProperties": {},
+        "propertyNames": {"minLength": 1},
+    }
+    with contextlib.suppress(GrammarError):
+        json_matcher(enforceable_schema(schema))
+
+
+def test_each_multiple_is_counted_once() -> None:
+    numbers = {f"n{n}": {"type": "number", "multipleOf": 0.25, "minimum": n} for n in range(150)}
+    assert enforceable_schema({"type": "object", "properties": numbers})
 
 
 IMPOSSIBLE: dict[str, Any] = {

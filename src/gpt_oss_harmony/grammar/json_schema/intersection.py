@@ -143,7 +143,8 @@ def _regions(patterns: list[str], rules: list[Constraints], report: Report) -> _
             continue
         owners = [rule for rule in rules if pattern in rule.named_by_pattern]
         overlapping = next(
-            text for members in regions.values() for text in members if share_a_text(text, pattern)
+            (text for texts in regions.values() for text in texts if share_a_text(text, pattern)),
+            patterns[0],
         )
         report(
             GrammarError(
@@ -162,7 +163,8 @@ def _divided(regions: _Regions, pattern: str) -> _Regions | None:
     divided: _Regions = {}
     rest = [pattern]
     for region, members in regions.items():
-        if not rest or not share_a_text(region, rest[0]):
+        # What excludes its own patterns excludes a region, which may be too large to tell.
+        if not rest or not all(share_a_text(text, rest[0]) for text in (region, *members)):
             divided[region] = members
             continue
         shared = select_texts((region, rest[0]))

@@ -366,19 +366,21 @@ def _named(
     rule: Constraints, patterns: list[str], others: JsonValue
 ) -> dict[str, JsonValue] | None:
     """Return the schemas of an object's properties, by patterns that imply all of these."""
-    unwanted = tuple(rule.named_by_pattern)
-    if rule.properties and others not in (True, False):
-        patterns = [*patterns, texts_but(tuple(rule.properties))]  # listed names are exempt
+    by_pattern = rule.named_by_pattern
+    selections: list[tuple[tuple[str, ...], tuple[str, ...], JsonValue]] = [
+        ((*patterns, wanted), (), schema) for wanted, schema in by_pattern.items()
+    ]
+    if others is not False:
+        listed = () if others is True or not rule.properties else (texts_but((*rule.properties,)),)
+        selections.append(((*patterns, *listed), (*by_pattern,), others))
     named: dict[str, JsonValue] = {}
-    for wanted, without, schema in (
-        *((text, (), schema) for text, schema in rule.named_by_pattern.items()),
-        (None, unwanted, others),
-    ):
-        joined = (*patterns, *([] if wanted is None else [wanted]))
-        selected = (
-            list(joined) if len(joined) == 1 and not without else select_texts(joined, without)
-        )
+    for wanted, unwanted, schema in selections:
+        is_one = len(wanted) == 1 and not unwanted
+        selected = list(wanted) if is_one else select_texts(wanted, unwanted)
         if selected is None:
             return None
-        named |= dict.fromkeys(selected, schema)
+        for text in selected:
+            while text in named:  # two patterns select the same names; both of their schemas hold
+                text = f"(?:{text})"
+            named[text] = schema
     return named

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain, islice, product
 from math import inf
 
 from ...typescript.json_text import JsonValue, Schema
@@ -27,6 +29,7 @@ from .budget import Budget, spend
 from .constraints import TYPES, Constraints, type_of
 from .disjointness import Disjointness
 from .formats import FORMATS
+from .pattern_automata import select_texts, share_a_text, texts_but
 from .pattern_lengths import least_length, pattern_with_length
 from .patterns import has_counts, needs_trial, pattern_accepts, rust_pattern, text_keywords
 from .states import Shape, State
@@ -91,6 +94,7 @@ class SchemaWriter:
         self._properties = 0
         self._places = 0
         self._joins = 0
+        self._checked: set[State] = set()
         self._tried: set[str] = set()
         self._trial_steps = (inf if budget is None else budget.left) / 2  # the rest is for writing
 
@@ -167,7 +171,8 @@ class SchemaWriter:
     ) -> list[JsonValue]:
         """Return schemas for the values of some types."""
         options: list[JsonValue] = []
-        written = self._number(state, shape) if "number" in types else {}
+        numbers = self._number(state, shape) if "number" in types else {}
+        written = dict(numbers)
         if "string" in types:
             written |= self._text(state, shape)
         if "array" in types:
@@ -180,7 +185,7 @@ class SchemaWriter:
             if types != {"object"}:
                 options.append(self._typed(types - {"object"}, shape, written))
         if "number" in types:
-            options += self._missed_numbers(state, shape)
+            options += self._missed_numbers(state, shape, numbers)
         return options
 
     def _listed(self, values: list[JsonValue], pointer: str) -> Schema:
@@ -351,14 +356,14 @@ class SchemaWriter:
             self._report(error)
             written.pop(keyword, None)
 
-    def _missed_numbers(self, state: State, shape: Shape) -> list[JsonValue]:
-        """Return schemas for the numbers that the engine misses in the schema of `_number`."""
+    def _missed_numbers(self, state: State, shape: Shape, written: Schema) -> list[JsonValue]:
+        """Return schemas for the numbers that the engine misses in what `_number` has written."""
         schemas: list[JsonValue] = []
-        numbers = missed_numbers(shape)
-        if numbers:
-            schemas.append({"enum": list(numbers)})
+        missed = missed_numbers(shape)
+        if missed:
+            schemas.append({"enum": list(missed)})
         for step in coarser_steps(shape):
-            number = self._number(state, shape)
+            number = dict(written)
             pointer = _keyword_pointer(state, "multipleOf")
             self._write_number(number, "multipleOf", step, pointer)
             schemas.append({"type": "number", **number})
@@ -464,32 +469,34 @@ class SchemaWriter:
         return written
 
     def _check_patterns(self, state: State, shape: Shape) -> None:
-        """Check that a name's schema and its pattern's, which the engine joins, are finite."""
+        """Check that the engine can follow the patterns.
+
+        It joins the schema of a listed name with those of the patterns that the name matches, which
+        changes nothing, as the first contains them: where that is impossible, it reads the patterns
+        without the name.
+        """
+        if state in self._checked:
+            return
+        self._checked.add(state)
         pointer = _keyword_pointer(state, "patternProperties", "propertyNames")
+        written: dict[str, State] = {}
         for pattern, inner in shape.named_by_pattern.items():
-            joined = [
-                property_state
+            joined = {
+                name: property_state
                 for name, property_state in shape.properties.items()
                 if inner.atoms and pattern_accepts(pattern, name)
-            ]
-            if joined and any(state.is_recursive for state in [inner, *joined]):
-                problem = "the pattern's schema, or a property that matches it, is recursive"
+            }
+            unjoinable, problem = self._unjoinable(inner, joined)
+            unlisted: list[str] | None = [pattern]
+            if unjoinable:
+                unlisted = select_texts((pattern, texts_but(tuple(unjoinable))))
+            if unlisted is None:
                 remedy = "use a pattern that the names of properties do not match"
                 self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
                 shape.drop_patterns()
                 return
-            for property_state in joined:
-                self._joins += _written_out([inner, property_state], JOIN_LIMIT - self._joins)
-            if self._joins > JOIN_LIMIT:
-                problem = (
-                    "the schemas of the pattern and of the properties that match it contain more "
-                    f"than {JOIN_LIMIT:,} schemas, with references written out"
-                )
-                remedy = "use a pattern that the names of properties do not match"
-                self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
-                self._joins = 0
-                shape.drop_patterns()
-                return
+            written |= dict.fromkeys(unlisted, inner)
+        shape.named_by_pattern = written
         # The engine looks for a name that two patterns share, and may give up.
         is_alone = len(shape.named_by_pattern) == 1
         follows = any(map(needs_trial if is_alone else has_counts, shape.named_by_pattern))
@@ -499,6 +506,44 @@ class SchemaWriter:
             if problem:
                 self._report_costly(problem, pointer)
                 shape.drop_patterns()
+
+    def _unjoinable(self, inner: State, joined: dict[str, State]) -> tuple[list[str], str]:
+        """Return the names whose states the engine cannot join with another one, and why."""
+        if not joined:
+            return [], ""
+        recursive = list(joined)
+        if not inner.is_recursive:
+            recursive = [name for name, other in joined.items() if other.is_recursive]
+        problem = "the pattern's schema, or a property that matches it, is recursive"
+        before = self._joins
+        overlapping = [
+            name
+            for name, other in joined.items()
+            if name not in recursive and self._overlap(inner, other)
+        ]
+        if self._joins > JOIN_LIMIT:
+            self._joins = before  # these are not joined
+            problem = (
+                "the schemas of the pattern and of the properties that match it contain more "
+                f"than {JOIN_LIMIT:,} schemas, with references written out"
+            )
+            return [*joined], problem
+        if overlapping and not recursive:
+            problem = "a property that matches the pattern has patterns that overlap with its"
+        return [*recursive, *overlapping], problem
+
+    def _overlap(self, inner: State, other: State) -> bool:
+        """Return whether two states that are not recursive may have patterns that share a name."""
+        left, right = (_written_out([one], JOIN_LIMIT - self._joins) for one in (inner, other))
+        self._joins += sum(map(len, (*left, *right)))
+        for state in chain(*left, *right):
+            if state.shape is not None:
+                self._check_patterns(state, state.shape)  # which may change them
+        return any(
+            first != second and share_a_text(first, second)
+            for level in zip(left, right, strict=False)
+            for first, second in product(*map(_name_patterns, level))
+        )
 
 
 def _text_keywords(shape: Shape) -> Schema:
@@ -515,18 +560,28 @@ def _text_key(state: State) -> tuple[object, ...] | None:
     return (*shape.patterns, shape.shortest, shape.longest)
 
 
-def _written_out(states: list[State], limit: int) -> int:
-    """Count states that are not recursive and those inside them, each as often as it is used.
+def _written_out(states: list[State], limit: int) -> list[list[State]]:
+    """Return states that are not recursive and those inside them, by level of the values.
 
-    Stops at the first beyond `limit`.
+    Each is there as often as it is used. Stops at the first beyond `limit`.
     """
+    levels: list[list[State]] = []
     count = 0
-    waiting = list(states)
-    while waiting and count <= limit:
-        count += 1
-        spend(2)
-        waiting += waiting.pop().inside()
-    return count
+    while states and count <= limit:
+        levels.append([])
+        inside: list[Iterable[State]] = []
+        while states and count <= limit:
+            count += len(states)
+            spend(2 * len(states))
+            levels[-1] += states
+            inside += [state.inside() for state in states if state.alternatives is None]
+            states = [other for state in states for other in state.alternatives or ()]
+        states = list(islice(chain.from_iterable(inside), limit + 1))
+    return levels
+
+
+def _name_patterns(states: list[State]) -> set[str]:
+    return {text for state in states if state.shape for text in state.shape.named_by_pattern}
 
 
 def _levels(bodies: list[JsonValue], definitions: Schema) -> int:

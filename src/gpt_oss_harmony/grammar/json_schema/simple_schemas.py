@@ -59,7 +59,6 @@ class _Target:
     """What a reference leads to, and the places of the frame that refer to it."""
 
     schema: Schema
-    level: int
     height: int
     places: list[Schema] = field(default_factory=list)
 
@@ -211,11 +210,10 @@ class Frame:
             self._open.add(id(target))
             written = self._write(target, level + 1)
             self._open.remove(id(target))
+            height, self._deepest = self._deepest - level, max(outer, self._deepest)
             if isinstance(written, bool):
                 return written
-            known = _Target(written, level, self._deepest - level)
-            self._targets[id(target)] = known
-            self._deepest = max(outer, self._deepest)
+            known = self._targets[id(target)] = _Target(written, height)
         elif level + known.height > _LEVEL_LIMIT:
             # It is written once, but it nests deeper here than where it was met first.
             raise _NotSimpleError
