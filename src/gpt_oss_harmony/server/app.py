@@ -342,10 +342,6 @@ def _refused(refusal: Refusal, scope: Scope) -> Response:
 
 async def _needs_key(scope: Scope) -> bool:
     services: Services = scope["app"].state.services
-    return await _keys_are_needed(services)
-
-
-async def _keys_are_needed(services: Services) -> bool:
     return await services.pools.keys.run("", lambda: services.keys.are_needed)
 
 
@@ -360,7 +356,7 @@ async def _admit(request: Request) -> AsyncGenerator[tuple[Run, Receive], None]:
 async def _live_model(request: Request) -> LiveModel:
     """Describe the model to the inspector's page."""
     services = services_of(request)
-    return LiveModel(services.model_names[0], await _keys_are_needed(services))
+    return LiveModel(services.model_names[0], await _needs_key(request.scope))
 
 
 async def run_server(

@@ -140,9 +140,6 @@ async def claimed_completion(
     Yields the stored completion of an earlier request with the same key, or None. Raises `ApiError`
     with the status 409 if that request has not ended.
     """
-    if not (request.store and key.is_given):
-        yield None
-        return
     claims, completions = services.store.claims, services.store.completions
     wanted = await services.pools.encoding.run(owner, key.claims, request)
     try:

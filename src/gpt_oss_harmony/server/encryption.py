@@ -269,14 +269,6 @@ class OwnerCipher:
         tokens = message.sampled_tokens if isinstance(message, SampledMessage) else None
         return self.encrypt([HistoryItem({"type": "reasoning", "content": content}, tokens)])
 
-    def sign(self, fields: Sequence[str]) -> str:
-        """Sign texts: see `ItemCipher.sign`."""
-        return self.cipher.sign(fields, self.owner)
-
-    def is_signed(self, signature: str, fields: Sequence[str]) -> bool:
-        """Return whether these texts were signed here for this owner."""
-        return self.cipher.is_signed(signature, fields, self.owner)
-
     def decrypt(self, text: str) -> Sequence[HistoryItem] | None:
         """Decrypt items; None if they were not encrypted here for this owner."""
         try:

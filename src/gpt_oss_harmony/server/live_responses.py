@@ -18,27 +18,16 @@ _MIRROR_PACE = 0.05  # seconds between messages to another server with the event
 
 
 class LiveResponse(Protocol):
-    """A running response."""
+    """A running response; the ``sequence_number`` of each event in its `log` is the index there."""
 
-    @property
-    def id(self) -> str:
-        """Return the id of the response."""
-
-    @property
-    def owner(self) -> str:
-        """Return the owner of the response."""
-
-    @property
-    def is_stored(self) -> bool:
-        """Return whether the response is stored."""
+    id: str
+    owner: str
+    is_stored: bool
+    log: EventLog
 
     @property
     def response(self) -> dict[str, Any]:
         """Return the current state of the response."""
-
-    @property
-    def log(self) -> EventLog:
-        """Return its events; the ``sequence_number`` of each is its index."""
 
     def stop(self, error: ApiError | None = None) -> None:
         """End the response as cancelled, or with an error as failed."""

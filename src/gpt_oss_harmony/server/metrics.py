@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 from prometheus_client.registry import Collector
@@ -103,98 +102,91 @@ class Metrics:
     """
 
     def __init__(self, vllm_model: str | None = None) -> None:
-        self._registry = CollectorRegistry()
-        self.requests = self._counter(
+        self._registry = registry = CollectorRegistry()
+        counter = partial(Counter, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        waits = partial(Histogram, registry=registry, buckets=_WAITS)
+        lengths = partial(Histogram, registry=registry, buckets=_LENGTHS)
+        self.requests = counter(
             "harmony_requests",
             "Answered requests, by route and status.",
             ("method", "route", "status"),
         )
-        self.completions = self._counter(
+        self.completions = counter(
             "harmony_completions",
             "Completions by their end: stop, length, repetition (they ran in circles), cancelled "
             "(the client disconnected), error.",
             ("reason",),
         )
-        self.preparation = self._histogram(
-            "harmony_preparation_seconds",
-            "Time to render a prompt and to write its grammar.",
-            _WAITS,
+        self.preparation = waits(
+            "harmony_preparation_seconds", "Time to render a prompt and to write its grammar."
         )
-        self.queue = self._histogram(
-            "harmony_queue_seconds", "Time that a completion waited for the engine.", _WAITS
-        )
-        self.first_token = self._histogram(
+        self.queue = waits("harmony_queue_seconds", "Time that a completion waited for the engine.")
+        self.first_token = waits(
             "harmony_time_to_first_token_seconds",
             "Time from the arrival of a completion to its first token.",
-            _WAITS,
         )
-        self.prefill = self._histogram(
+        self.prefill = waits(
             "harmony_prefill_seconds",
             "Time from a completion's place at the engine to its first token.",
-            _WAITS,
         )
-        self.decode = self._histogram(
-            "harmony_decode_seconds", "Time from the first to the last token.", _WAITS
-        )
-        self.next_tokens = self._histogram(
+        self.decode = waits("harmony_decode_seconds", "Time from the first to the last token.")
+        self.next_tokens = Histogram(
             "harmony_time_per_output_token_seconds",
             "Average time between the tokens of a completion.",
-            _STEPS,
+            registry=registry,
+            buckets=_STEPS,
         )
-        self.completion_seconds = self._histogram(
-            "harmony_completion_seconds",
-            "Time from the arrival of a completion to its end.",
-            _WAITS,
+        self.completion_seconds = waits(
+            "harmony_completion_seconds", "Time from the arrival of a completion to its end."
         )
-        self.completion_prompt = self._histogram(
-            "harmony_completion_prompt_tokens", "Tokens of the prompt of a completion.", _LENGTHS
+        self.completion_prompt = lengths(
+            "harmony_completion_prompt_tokens", "Tokens of the prompt of a completion."
         )
-        self.completion_output = self._histogram(
-            "harmony_completion_output_tokens", "Sampled tokens of a completion.", _LENGTHS
+        self.completion_output = lengths(
+            "harmony_completion_output_tokens", "Sampled tokens of a completion."
         )
-        self.prompt_tokens = self._counter("harmony_prompt_tokens", "Tokens of prompts.")
-        self.cached_tokens = self._counter(
+        self.prompt_tokens = counter("harmony_prompt_tokens", "Tokens of prompts.")
+        self.cached_tokens = counter(
             "harmony_cached_tokens", "Tokens of prompts from the engine's cache."
         )
-        self.completion_tokens = self._counter("harmony_completion_tokens", "Sampled tokens.")
-        self.reasoning_tokens = self._counter(
-            "harmony_reasoning_tokens", "Sampled tokens of reasoning."
-        )
-        self.recoveries = self._counter(
+        self.completion_tokens = counter("harmony_completion_tokens", "Sampled tokens.")
+        self.reasoning_tokens = counter("harmony_reasoning_tokens", "Sampled tokens of reasoning.")
+        self.recoveries = counter(
             "harmony_recoveries",
             "Repairs of output that does not follow the format, by kind.",
             ("kind",),
         )
-        self._unenforced = self._counter(
+        self._unenforced = counter(
             "harmony_unenforced_keywords",
             "Schema keywords that grammars leave out, by keyword.",
             ("keyword",),
         )
-        self._refusals = self._counter(
+        self.refusals = counter(
             "harmony_grammar_refusals",
             "Requests refused because their schema cannot be enforced, by keyword.",
             ("keyword",),
         )
-        self.violations = self._counter(
+        self.violations = counter(
             "harmony_schema_violations", "Violations of schema keywords that grammars leave out."
         )
-        self.ignored_fields = self._counter(
+        self.ignored_fields = counter(
             "harmony_ignored_fields",
             "Unknown fields of requests, by name; further names are other.",
             ("field",),
         )
-        self._tool_calls = self._counter(
+        self.tool_calls = counter(
             "harmony_tool_calls",
             "Calls of the server's own tools, by their end.",
             ("tool", "status"),
         )
-        self.running = self._gauge("harmony_running", "Completions at the engine.")
-        self.waiting = self._gauge("harmony_waiting", "Completions in the queue.")
-        self.storage_refusals = self._counter(
+        self.running = gauge("harmony_running", "Completions at the engine.")
+        self.waiting = gauge("harmony_waiting", "Completions in the queue.")
+        self.storage_refusals = counter(
             "harmony_storage_refusals",
             "Requests refused because their key has stored as much as it may.",
         )
-        self.database_bytes = self._gauge(
+        self.database_bytes = gauge(
             "harmony_database_bytes",
             "Bytes of the database, with what is free in it; measured once a minute.",
         )
@@ -206,26 +198,9 @@ class Metrics:
         for error in errors:
             self._unenforced.labels(keyword_of(error)).inc()
 
-    def count_refusal(self, error: GrammarError) -> None:
-        """Count a request whose schema cannot be enforced, by the unenforceable keyword."""
-        self._refusals.labels(keyword_of(error)).inc()
-
-    def count_tool_call(self, tool: str, status: str) -> None:
-        """Count a call of the server's own tool, by the tool's name."""
-        self._tool_calls.labels(tool, status).inc()
-
     def text(self) -> bytes:
         """Write the metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
-
-    def _counter(self, name: str, about: str, labels: Sequence[str] = ()) -> Counter:
-        return Counter(name, about, labels, registry=self._registry)
-
-    def _gauge(self, name: str, about: str) -> Gauge:
-        return Gauge(name, about, registry=self._registry)
-
-    def _histogram(self, name: str, about: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(name, about, buckets=buckets, registry=self._registry)
 
 
 def keyword_of(error: GrammarError) -> str:
@@ -238,17 +213,11 @@ def keyword_of(error: GrammarError) -> str:
     return keyword if keyword in _KEYWORDS else "other"
 
 
-class _Span(Protocol):
-    """A record of a completion elsewhere, such as a span of OpenTelemetry."""
-
-    def end(self, completion: CompletionMetrics) -> None: ...
-
-
 class CompletionMetrics:
     """Measures one completion, from the beginning of its wait for a slot to its end.
 
-    A completion that has not finished when this exits counts as cancelled. `span` records the same
-    values for OpenTelemetry.
+    A completion that has not finished when this exits counts as cancelled. `on_end` records the
+    same values elsewhere, such as in a span of OpenTelemetry.
     """
 
     def __init__(
@@ -256,11 +225,11 @@ class CompletionMetrics:
         metrics: Metrics,
         usage: RequestUsage,
         prompt_tokens: int,
-        span: _Span | None = None,
+        on_end: Callable[[CompletionMetrics], None] | None = None,
     ) -> None:
         self._metrics = metrics
         self._usage = usage
-        self._span = span
+        self._on_end = on_end
         self._created = self._first = self._last = time.monotonic()
         self.prompt_tokens = prompt_tokens
         self.sampled = 0
@@ -296,12 +265,7 @@ class CompletionMetrics:
         self._gauge.inc()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._gauge.dec()
         if isinstance(error, Exception):
             self.error, self.reason = error, "error"
@@ -316,8 +280,8 @@ class CompletionMetrics:
             self._usage.tokens += self.prompt_tokens + self.sampled
         if self.per_token is not None:
             self._metrics.next_tokens.observe(self.per_token)
-        if self._span is not None:
-            self._span.end(self)
+        if self._on_end is not None:
+            self._on_end(self)
 
     def begin(self) -> None:
         """Note that the completion has its slot."""

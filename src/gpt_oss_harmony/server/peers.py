@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import psycopg
 from sqlalchemy import URL
@@ -38,19 +38,6 @@ class PeerError(Exception):
     """Another server does not answer."""
 
 
-class Channel(Protocol):
-    """Carries messages of any length between servers, in order."""
-
-    async def open(self, received: Callable[[str], None]) -> None:
-        """Start to receive; raise `StoreError` if that is impossible."""
-
-    async def send(self, server_id: str, message: str) -> None:
-        """Send a message to a server; raises `PeerError`."""
-
-    async def close(self) -> None:
-        """End."""
-
-
 class Peers:
     """This server among others; without a `channel`, it is alone.
 
@@ -60,7 +47,7 @@ class Peers:
     def __init__(
         self,
         server_id: str,
-        channel: Channel | None,
+        channel: PostgresChannel | None,
         answer: Answer,
         *,
         silence: float = _SILENCE,
@@ -158,7 +145,7 @@ _NO_MESSAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionErro
 
 
 class PostgresChannel:
-    """Messages as notifications of PostgreSQL, in pieces, because their length is limited.
+    """Messages in order, as notifications of PostgreSQL; in pieces, as their length is limited.
 
     A broken connection is opened again. Messages of that time are lost; their receiver times out
     and sends its request again.
@@ -175,7 +162,7 @@ class PostgresChannel:
         self._numbers = itertools.count()
 
     async def open(self, received: Callable[[str], None]) -> None:
-        """Listen; after the first connection, failures are logged and retried."""
+        """Listen. Raises `StoreError` if it cannot; later failures are logged and retried."""
         try:
             listener = await self._listener()
         except psycopg.Error as error:
@@ -183,7 +170,7 @@ class PostgresChannel:
         self._listening = asyncio.ensure_future(self._listen(listener, received))
 
     async def send(self, server_id: str, message: str) -> None:
-        """Send a message in pieces, all in one transaction."""
+        """Send a message in pieces, all in one transaction. Raises `PeerError`."""
         number, name = next(self._numbers), _channel(server_id)
         # The message is JSON in ASCII, so each of its characters is a byte.
         pieces = [message[start : start + _PIECE] for start in range(0, len(message), _PIECE)]

@@ -114,7 +114,8 @@ async def engine_slot(
     span: CompletionSpan | None = None
     if services.telemetry is not None:
         span = services.telemetry.completion(operation, services.model_names[0], sampling)
-    with CompletionMetrics(services.metrics, caller.usage, len(prompt), span) as metrics:
+    on_end = None if span is None else span.end
+    with CompletionMetrics(services.metrics, caller.usage, len(prompt), on_end) as metrics:
         async with services.admission.slot(caller.owner, is_first=is_first):
             metrics.begin()
             stream = services.engine.generate(prompt, sampling)

@@ -26,7 +26,7 @@ from .fair_turns import FairSemaphore, Pools
 from .file_texts import FileTexts
 from .http.errors import ApiError, shutting_down
 from .live_responses import LiveResponses
-from .metrics import Metrics
+from .metrics import Metrics, keyword_of
 from .peers import Peers
 from .settings import Settings
 from .stored import AsyncStore
@@ -94,7 +94,7 @@ class Services:
 
     def note_refusal(self, error: GrammarError) -> None:
         """Record that a request is refused because its schema cannot be enforced."""
-        self.metrics.count_refusal(error)
+        self.metrics.refusals.labels(keyword_of(error)).inc()
         if self.telemetry is not None:
             self.telemetry.refused(error)
 

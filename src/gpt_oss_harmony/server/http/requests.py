@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -107,20 +107,11 @@ class DecodedBodies:
         await self._app({**scope, "headers": kept, DECODED: True}, decoded_receive, send)
 
 
-class _Decoder(Protocol):
-    """A decoder as in the standard library: it keeps the input that it has not read yet."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
-
-
 class _Gzip:
-    """A decoder of gzip; that of `zlib` returns the input that it has not read."""
+    """A decoder of gzip with the attributes of other decoders: it keeps the input it has not read.
+
+    That of `zlib` returns this input.
+    """
 
     def __init__(self) -> None:
         # 16 is zlib's sign for the format gzip.
@@ -143,9 +134,7 @@ class _Gzip:
         return decoded
 
 
-_DECODERS: dict[str, Callable[[], _Decoder]] = {
-    "gzip": lambda: _Gzip(),
-}
+_DECODERS: dict[str, Callable[[], _Gzip]] = {"gzip": _Gzip}  # or others with its attributes
 _DECODING_ERRORS: tuple[type[Exception], ...] = (zlib.error,)
 with suppress(ImportError):  # an environment may be older than this dependency
     zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")

@@ -80,7 +80,7 @@ def run_response(services: Services, plan: ResponsePlan, held: ExitStack) -> Res
         listings=plan.listings,
         cited_text=partial(tools.cited_answer, keeps_marks=turn.response_format is not None),
         seal=cipher.encrypt_reasoning if request.encrypts_reasoning else None,
-        sign=cipher.sign,
+        sign=partial(services.cipher.sign, owner=plan.owner),
         event_names="openai" if plan.caller.uses_sdk else settings.event_names,
     )
     limit = settings.max_tool_calls
@@ -160,7 +160,8 @@ class _ServerEffects:
             with services.telemetry.tool_call(call.recipient or "") as span:
                 answered = await tools.run(call)
                 span.status = answered.status
-        services.metrics.count_tool_call(namespace_of(call.recipient), answered.status)
+        tool_calls = services.metrics.tool_calls
+        tool_calls.labels(namespace_of(call.recipient), answered.status).inc()
         return answered
 
     async def store(self, end: ResponseEnd) -> bool:

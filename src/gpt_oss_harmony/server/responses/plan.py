@@ -246,7 +246,7 @@ def _resolved(
         stored = history_items(services.store.blocking.find_items([id], owner).values())
         return references.get(id) or next(iter(stored), None)
 
-    is_signed = OwnerCipher(services.cipher, owner).is_signed
+    is_signed = partial(services.cipher.is_signed, owner=owner)
     answered = answered_requests(resolved, history.items, servers.functions, find, is_signed)
     references.update(answered.items)
     return answered.request, references, servers, answered

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select, update
@@ -346,15 +346,9 @@ class ContainerFiles:
 
     def _visible(self, container_id: str, owner: str) -> Select[Any]:
         columns = container_files.c
+        names = (each.name for each in fields(ContainerFile) if each.name != "source")
         return (
-            select(
-                columns.id,
-                columns.container_id,
-                columns.path,
-                columns.mime_type,
-                columns.size,
-                columns.created_at,
-            )
+            select(*(columns[name] for name in names))
             .join(responses, responses.c.id == columns.response_id)
             .where(
                 columns.container_id == container_id,

@@ -37,7 +37,7 @@ from sqlalchemy.pool import StaticPool
 from ...installation import missing_package
 from ..private_files import make_private, open_private
 from .errors import StoreError, StoreFullError, StoreVersionError
-from .reserve import FileReserve, Reserve, TableReserve
+from .reserve import FileReserve, TableReserve
 from .tables import METADATA
 
 _LOG = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class Database:
         self._open_writing = threading.local()  # the transaction of each thread
         # By thread: on a full disk, other threads must not write meanwhile.
         self._deleting = threading.local()
-        self._reserve: Reserve | None = None
+        self._reserve: FileReserve | TableReserve | None = None
         if not self.is_sqlite:
             self._reserve = TableReserve(self.engine)
         elif self.path is not None:

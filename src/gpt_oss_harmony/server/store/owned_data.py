@@ -230,7 +230,8 @@ class Quota:
         sizes: dict[str, int] = {}
         with self._database.reading() as connection:
             # In the transaction that measures, so that each addition counts once.
-            added = _added(connection, owner)
+            noted = select(stored_bytes.c.added).where(stored_bytes.c.id == owner)
+            added = connection.execute(noted).scalar() or 0
             for table in owned_tables():
                 if table is not key_requests:
                     size = _stored_size(table, is_sqlite=self._database.is_sqlite)
@@ -261,11 +262,6 @@ def _addition(dialect: str) -> ReturningInsert[Any]:
         index_elements=["id"], set_=total
     ).returning(added)
     return adding
-
-
-def _added(connection: Connection, owner: str) -> int:
-    query = select(stored_bytes.c.added).where(stored_bytes.c.id == owner)
-    return connection.execute(query).scalar() or 0
 
 
 def size_of(*values: Any) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Protocol
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
@@ -23,16 +22,6 @@ _ROW_BYTES = 1 << 20
 _LOCK = 0x6861726D6F6E72  # of the table, which several servers fill
 
 
-class Reserve(Protocol):
-    """Room on the disk of a database."""
-
-    def fill(self) -> bool:
-        """Take the room, unless it is taken; return False if there is none."""
-
-    def give_up(self) -> None:
-        """Give the room to the database."""
-
-
 class FileReserve:
     """A file without content, of a fixed size."""
 
@@ -40,7 +29,7 @@ class FileReserve:
         self._path = path
 
     def fill(self) -> bool:
-        """Allocate the file."""
+        """Allocate the file, unless it is there; return False if there is no room."""
         try:
             file = open_private(self._path)
             try:
@@ -79,7 +68,7 @@ class TableReserve:
         self._engine = engine
 
     def fill(self) -> bool:
-        """Fill the table, or try whether there is room besides it."""
+        """Fill the table, or try whether there is room besides it; return False if not."""
         try:
             with self._engine.begin() as connection:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")

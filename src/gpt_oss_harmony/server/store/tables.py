@@ -75,6 +75,21 @@ class TokenIds(TypeDecorator[tuple[int, ...]]):
 METADATA = MetaData()
 
 
+def _owned_table(name: str, *columns: Column[Any]) -> Table:
+    """Make a table of rows that expire, and that their owner lists by their age."""
+    table = Table(
+        name,
+        METADATA,
+        Column("id", AnyText, primary_key=True),
+        Column("owner", AnyText, nullable=False),
+        Column("created_at", BigInteger, nullable=False),
+        Column("expires_at", BigInteger, index=True),
+        *columns,
+    )
+    Index(f"ix_{name}_owner", table.c.owner, table.c.created_at, table.c.id)
+    return table
+
+
 def _parent_column(name: str) -> Column[Any]:
     """Make the column of the response or conversation that a row belongs to and ends with."""
     parent = ForeignKey(f"{name}s.id", ondelete="CASCADE")
@@ -212,49 +227,26 @@ contents = Table(
     Column("data", LargeBinary, nullable=False),
 )
 # Containers and files that clients made; a file without a container is one of the Files API.
-containers = Table(
+containers = _owned_table(
     "containers",
-    METADATA,
-    Column("id", AnyText, primary_key=True),
-    Column("owner", AnyText, nullable=False),
     Column("name", AnyText, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
     Column("last_active_at", BigInteger, nullable=False),
     Column("idle_minutes", Integer),
-    Column("expires_at", BigInteger, index=True),
 )
-Index("ix_containers_owner", containers.c.owner, containers.c.created_at, containers.c.id)
-files = Table(
+files = _owned_table(
     "files",
-    METADATA,
-    Column("id", AnyText, primary_key=True),
-    Column("owner", AnyText, nullable=False),
     Column("container_id", AnyText, ForeignKey("containers.id", ondelete="CASCADE"), index=True),
     Column("purpose", AnyText, nullable=False),
     Column("filename", AnyText, nullable=False),
     Column("size", BigInteger, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    Column("expires_at", BigInteger, index=True),
     Column("hash", Text, nullable=False, index=True),
 )
-Index("ix_files_owner", files.c.owner, files.c.created_at, files.c.id)
-chat_completions = Table(
+chat_completions = _owned_table(
     "chat_completions",
-    METADATA,
-    Column("id", AnyText, primary_key=True),
-    Column("owner", AnyText, nullable=False),
     Column("model", AnyText, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    Column("expires_at", BigInteger, index=True),
     Column("metadata", JsonText, nullable=False),
     Column("completion", JsonText, nullable=False),
     Column("messages", JsonText, nullable=False),
-)
-Index(
-    "ix_chat_completions_owner",
-    chat_completions.c.owner,
-    chat_completions.c.created_at,
-    chat_completions.c.id,
 )
 message_threads = Table(
     "message_threads",
@@ -266,23 +258,17 @@ message_threads = Table(
     Column("settings", JsonText, nullable=False),
     Column("messages", JsonText, nullable=False),
 )
-batches = Table(
+batches = _owned_table(
     "batches",
-    METADATA,
-    Column("id", AnyText, primary_key=True),
-    Column("owner", AnyText, nullable=False),
     Column("endpoint", Text, nullable=False),
     Column("status", Text, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
     Column("deadline", BigInteger, nullable=False),
-    Column("expires_at", BigInteger, index=True),
     Column("total", Integer, nullable=False),
     Column("metadata", JsonText, nullable=False),
     Column("state", JsonText, nullable=False),
     Column("server_id", Text),  # that works on it; NULL if none has taken it, or at its end
     Column("requests", JsonText, nullable=False),  # last, because others are read without it
 )
-Index("ix_batches_owner", batches.c.owner, batches.c.created_at, batches.c.id)
 batch_results = Table(
     "batch_results",
     METADATA,

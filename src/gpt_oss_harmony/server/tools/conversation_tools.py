@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
@@ -92,21 +92,6 @@ class CitedAnswer:
     def _emit(self, text: str) -> str:
         self._emitted.append(text)
         return text
-
-
-def file_citations(text: str, files: Mapping[str, ContainerFile]) -> Iterator[dict[str, Any]]:
-    """List the mentions of files in ``/mnt/data``; `files` are the existing files, by path."""
-    for mention in _FILE.finditer(text):
-        path = mention[1]
-        file = files.get(path) or files.get(path.rstrip(_PUNCTUATION))
-        if file is not None:
-            end = mention.start(1) + len(file.path)
-            yield _file_citation(file, mention.start(), end)
-
-
-def unnamed_files(text: str, files: Iterable[ContainerFile]) -> list[dict[str, Any]]:
-    """Cite files that no text mentions, at the end of a text."""
-    return [_file_citation(file, len(text), len(text)) for file in files]
 
 
 def _file_citation(file: ContainerFile, start: int, end: int) -> dict[str, Any]:
@@ -297,11 +282,18 @@ class ConversationTools:
         return CitedAnswer(next(pages, None), self._cite_files, keeps_marks=keeps_marks)
 
     def _cite_files(self, text: str, *, is_answer: bool) -> list[dict[str, Any]]:
-        citations = list(file_citations(text, self._files))
-        for citation in citations:
-            self._uncited.pop(citation["filename"], None)
+        """List the mentions of files in ``/mnt/data``; an answer ends with those of no mention."""
+        citations: list[dict[str, Any]] = []
+        for mention in _FILE.finditer(text):
+            path = mention[1]
+            file = self._files.get(path) or self._files.get(path.rstrip(_PUNCTUATION))
+            if file is not None:
+                end = mention.start(1) + len(file.path)
+                citations.append(_file_citation(file, mention.start(), end))
+                self._uncited.pop(file.path, None)
         if is_answer:
-            citations += unnamed_files(text, self._uncited.values())
+            end = len(text)
+            citations += (_file_citation(file, end, end) for file in self._uncited.values())
             self._uncited.clear()
         return citations
 
