@@ -14,15 +14,25 @@ from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import ResponseInputItem, ResponseOutputItem
 from pydantic import TypeAdapter
 
-from gpt_oss_harmony import Message, Role, load_harmony_encoding
+from gpt_oss_harmony import (
+    Conversation,
+    Message,
+    Role,
+    StreamableParser,
+    load_harmony_encoding,
+)
 from gpt_oss_harmony.apis import (
     CHAT_JOINT,
     CustomToolInput,
     HistoryItem,
+    ItemBegun,
     ItemEnded,
     ItemKind,
     ItemRules,
     ResponsesRequest,
+    TurnEnded,
+    TurnReader,
+    TurnRequest,
     called_name,
     chat_message_of,
     custom_tool_input,
@@ -511,3 +521,19 @@ def test_sampled_messages_come_back_as_such() -> None:
     (message,) = builder.messages
     assert isinstance(message, SampledMessage)
     assert (message.channel, message.sampled_tokens) == ("commentary", (1, 2))
+
+
+@pytest.mark.parametrize("target", ["", " to=user", " to=all", " to=functions.f", " to=python"])
+def test_the_tokens_of_reasoning_are_those_of_its_items(target: str) -> None:
+    text = f"<|channel|>analysis{target}<|message|>Hm, hm.<|end|>"
+    tokens = ENCODING.encode(text, allowed_special="all")
+    reader = TurnReader(TurnRequest(Conversation.from_messages([])), new_id="{}_1".format)
+    events = [event for token in tokens for event in reader.take(token)] + [*reader.end()]
+    (kind,) = (event.kind for event in events if isinstance(event, ItemBegun))
+    assert (kind is ItemKind.REASONING) is (target in ("", " to=user", " to=all"))
+    expected = len(tokens) if kind is ItemKind.REASONING else 0
+    parser = StreamableParser(ENCODING, Role.ASSISTANT, strict=False)
+    parser.process_many(tokens)
+    assert parser.process_eos().reasoning_tokens == expected
+    (ended,) = (event for event in events if isinstance(event, TurnEnded))
+    assert ended.usage.reasoning_tokens == expected

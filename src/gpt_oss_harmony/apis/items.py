@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
-from ..conversation.messages import Message, Role
+from ..conversation.messages import NOT_TOOLS, Message, is_reasoning
 from ..conversation.tool_namespaces import namespace_of
 from ..engines.engine import FinishReason
 from ..parsing.recovery import Recovery
@@ -247,9 +247,6 @@ class TokenLogprob(NamedTuple):
 
 # The decision
 
-_NOT_TOOLS = {"all", *(role.value for role in Role)}
-"""Recipients that are not tools; models sometimes write ``to=user``."""
-
 
 @dataclass(frozen=True)
 class ItemRules:
@@ -292,9 +289,9 @@ class ItemRules:
         A message with a recipient is a call on any channel. A call of an undeclared tool is a
         function call, so the client can report that the function does not exist.
         """
-        if recipient is None or recipient in _NOT_TOOLS:
-            if channel == "analysis":
-                return ItemBegun(position, ItemKind.REASONING, is_hidden=not self.shows_reasoning)
+        if is_reasoning(channel, recipient):
+            return ItemBegun(position, ItemKind.REASONING, is_hidden=not self.shows_reasoning)
+        if recipient is None or recipient in NOT_TOOLS:
             is_commentary = channel == "commentary"
             return ItemBegun(
                 position, ItemKind.COMMENTARY if is_commentary else ItemKind.FINAL_ANSWER

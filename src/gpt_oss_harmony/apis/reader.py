@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 
-from ..conversation.messages import Message, Role
+from ..conversation.messages import Message, Role, is_reasoning
 from ..encoding import load_harmony_encoding
 from ..engines.engine import FinishReason, SampledToken
 from ..parsing.parser import StreamableParser
@@ -233,7 +233,7 @@ class TurnReader:
             if is_last:  # if several messages end with one token (repairs), the last gets it
                 tokens = parser.tokens[self._consumed :]
                 self._consumed += len(tokens)
-            if message.channel == "analysis" and message.recipient is None:
+            if is_reasoning(message.channel, message.recipient):
                 self._reasoning_tokens += len(tokens)
             if body is not None and not body.is_foreign:
                 (sampled,) = with_sampled_tokens(self._encoding, [message], tokens, [len(tokens)])

@@ -57,6 +57,18 @@ class Role(str, Enum):
 ROLES = {role.value: role for role in Role}
 """The word of each role in a header, and the role."""
 
+NOT_TOOLS = frozenset({"all", *ROLES})
+"""Recipients that are not tools; models sometimes write ``to=user``."""
+
+
+def is_reasoning(channel: str | None, recipient: str | None) -> bool:
+    """Return whether the assistant's message on a channel is reasoning, and no call.
+
+    >>> is_reasoning("analysis", None), is_reasoning("analysis", "python")
+    (True, False)
+    """
+    return channel == "analysis" and (recipient is None or recipient in NOT_TOOLS)
+
 
 def _known(role: Role) -> Role:
     """Raise `ValueError` for an unknown role, in one sentence; pydantic writes several lines."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 from operator import index
 from typing import Any, Protocol, TypeAlias
 
-from ..conversation.messages import Message, Role
+from ..conversation.messages import Message, Role, is_reasoning
 from ..tokens.special_tokens import CALL, END, FIRST_SPECIAL, RETURN, VOCABULARY_SIZE
 from ..tokens.tokenizer import (
     ASSISTANT,
@@ -305,9 +305,7 @@ class StreamableParser:
         """The number of tokens of the messages on `analysis` that are no calls."""
         counted = zip(self._state.messages, self.token_counts, strict=True)
         return sum(
-            count
-            for message, count in counted
-            if message.channel == "analysis" and message.recipient is None
+            count for message, count in counted if is_reasoning(message.channel, message.recipient)
         )
 
     @property
