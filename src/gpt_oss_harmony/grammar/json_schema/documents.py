@@ -165,7 +165,7 @@ class Document:
         base = self._bases[id(schema)]
         try:
             inside = reference.startswith("#")  # urljoin does not support fragments of a URN
-            joined = base + reference if inside else urljoin(base, reference) if base else reference
+            joined = base + reference if inside else urljoin(base, reference)
             address, fragment = urldefrag(joined)
         except ValueError:
             address, fragment = reference, ""

@@ -37,7 +37,7 @@ SIZE_LIMIT = 20_000
 """The most characters of a pattern with its repetitions written out."""
 
 # Without the surrogates, which are no characters in Rust: a class with them does not compile.
-_ESCAPED_CATEGORIES = "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in UNWRITABLE[:4])
+_UNWRITABLE_RANGES = "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in UNWRITABLE[:4])
 _LONG = 400
 _NAME_LENGTH = 100
 # Characters, for which the engine has 2**8 states at most (`has_counts`).
@@ -382,8 +382,8 @@ def _class_text(node: Characters) -> str:
         for first, last in node.ranges
     )
     if node.negated:
-        return f"[^{categories}{ranges}{_ESCAPED_CATEGORIES}]"
-    single = node.ranges and len(node.ranges) == 1 and node.ranges[0][0] == node.ranges[0][1]
+        return f"[^{categories}{ranges}{_UNWRITABLE_RANGES}]"
+    single = len(node.ranges) == 1 and node.ranges[0][0] == node.ranges[0][1]
     return ranges if single and not categories else f"[{categories}{ranges}]"
 
 

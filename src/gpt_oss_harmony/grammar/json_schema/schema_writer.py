@@ -161,7 +161,8 @@ class SchemaWriter:
         options: list[JsonValue] = []
         if "array" in types and shape.unique:
             options += self._distinct_arrays(state, shape)
-            types -= frozenset({"array"} if options else ())
+            if options:
+                types -= {"array"}
         if types or not options:
             options += self._of_types(state, shape, types, level)
         return options[0] if len(options) == 1 else {"anyOf": options}
@@ -192,10 +193,10 @@ class SchemaWriter:
         self._values += len(values)
         spend(_STEPS_OF_A_VALUE * len(values))
         try:
-            if self._values <= VALUE_LIMIT:
-                return {"enum": [check_writable(value, pointer) for value in values]}
-            problem = f"there are more than {VALUE_LIMIT:,} values in total"
-            self._report(GrammarError(problem, remedy="use a pattern", pointer=pointer))
+            if self._values > VALUE_LIMIT:
+                problem = f"there are more than {VALUE_LIMIT:,} values in total"
+                raise GrammarError(problem, remedy="use a pattern", pointer=pointer)
+            return {"enum": [check_writable(value, pointer) for value in values]}
         except GrammarError as error:
             self._report(error)
         types: list[JsonValue] = [name for name in TYPES if name in set(map(type_of, values))]
@@ -213,6 +214,7 @@ class SchemaWriter:
         return {"type": names[0] if len(names) == 1 else named, **keywords}
 
     def _text(self, state: State, shape: Shape) -> Schema:
+        # What is reported leaves the shape, since a state may be written more than once.
         if len(shape.patterns) > PATTERN_LIMIT:
             pointer = _keyword_pointer(state, "pattern", "format")
             problem = f"a text must match more than {PATTERN_LIMIT} patterns"
@@ -331,7 +333,9 @@ class SchemaWriter:
         """Report numbers that a bound beyond 2**53 - 1 allows and the engine cannot write."""
         if bound is None:  # numbers without a bound are limited for all schemas
             return
-        if abs(bound[0]) <= LARGEST_NUMBER or abs(bound[0] - written) <= (whole and bound[1]):
+        # An excluded bound of whole numbers is written as its neighbour, 1 away.
+        distance = 1 if whole and bound[1] else 0
+        if abs(bound[0]) <= LARGEST_NUMBER or abs(bound[0] - written) <= distance:
             return
         missing = f"numbers between {written} and {bound[0]} cannot be written"
         remedy = "use a bound up to 2**53 - 1, or text"

@@ -106,6 +106,7 @@ class Frame:
         if self.is_empty and not isinstance(parts[0], dict):
             return parts[0]
         for place, part in zip(self._places, parts, strict=True):
+            # Only True is no dict: where a part has no value, the frame itself is empty.
             place.update(part if isinstance(part, dict) else {})
         definitions = dict(definitions)
         for target in self._targets.values():  # those inside others come first
@@ -446,7 +447,7 @@ def _are_plain_bounds(schema: Schema, lowest: str, highest: str, least: int, mos
 def _bounds(schema: Schema, name: str) -> Schema:
     """Return the two bounds of a type without a count from 0, which restricts nothing."""
     lowest, highest, least, _ = _BOUNDS[name]
-    return {
+    return {  # only counts have the least bound 0
         keyword: schema[keyword]
         for keyword in (lowest, highest)
         if keyword in schema and (keyword == highest or schema[keyword] or least)

@@ -182,6 +182,7 @@ async def _stored_events(services: Services, stored: StoredResponse, after: int)
     if events:
         return [event_of(event, event["type"]) for event in events[after + 1 :]]
     # The events were lost with the server that ran it; only the end is left.
+    # As in `ResponseWriter.end`: the API has no event for a cancelled response.
     outcome = "incomplete" if stored.status == "cancelled" else stored.status
     name = f"response.{outcome}"
     last = {"type": name, "sequence_number": after + 1, "response": response_json(stored)}

@@ -168,10 +168,11 @@ class _Measured(NamedTuple):
 class Quota:
     """The stored bytes of owners; `limit` is the most of each, None for no limit.
 
-    The database measures them, over all tables with rows of owners. As this takes longer the more
-    is stored, a result is used for a while. What all servers have added since is counted with it:
-    each adds to a number in the database, in the transaction that stores the bytes. So no two of
-    them exceed the limit together. Deletions are seen with the next measurement.
+    The database measures them, over all tables with rows of owners but `key_requests`, which the
+    server writes by itself. As this takes longer the more is stored, a result is used for a while.
+    What all servers have added since is counted with it: each adds to a number in the database, in
+    the transaction that stores the bytes. So no two of them exceed the limit together. Deletions
+    are seen with the next measurement.
     """
 
     def __init__(
@@ -194,7 +195,7 @@ class Quota:
 
         Raises `StorageFullError` if the owner has no room for them; then nothing is stored.
         """
-        if self.limit is None:
+        if self.limit is None:  # the block opens its own transaction; else it joins the one below
             yield
             return
         size += rows * _NEW_ROW

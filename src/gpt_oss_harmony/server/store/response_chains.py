@@ -183,7 +183,7 @@ class ToolSessions:
             .where(table.c.id == id, table.c.tool == tool)
             .where(responses.c.owner == owner, visible(self._server.now()))
             .order_by(
-                func.coalesce(table.c.stored_at, 0).desc(),
+                func.coalesce(table.c.stored_at, 0).desc(),  # older servers stored no time
                 responses.c.created_at.desc(),
                 responses.c.id.desc(),
             )
@@ -264,5 +264,5 @@ def _session(row: Row[Any]) -> StoredSession:
 
 
 def _columns(session: StoredSession) -> dict[str, Any]:
-    now = time.time_ns() // 1000
-    return {"tool": session.tool, "id": session.id, "data": session.data, "stored_at": now}
+    stored_at = time.time_ns() // 1000  # microseconds
+    return {"tool": session.tool, "id": session.id, "data": session.data, "stored_at": stored_at}

@@ -260,7 +260,7 @@ class ConversationTools:
         except Exception:  # noqa: BLE001 - a bug of a tool is no reason to lose the response
             _LOG.exception("the tool %s failed", name)
             messages.append(failure_message(call, "the tool failed; go on without it."))
-        # Stored now, because nothing uses it now; a cancelled call may continue for a while.
+        # Written now, while nothing uses the session: a cancelled call may continue for a while.
         data = await asyncio.to_thread(session.to_json)
         used = self._used_sessions[name] = replace(self._before[name], data=data)
         attachments = [file for message in messages for file in message.attachments]

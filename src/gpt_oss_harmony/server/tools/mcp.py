@@ -303,6 +303,6 @@ def _call_of(
         call = Message.from_dict(dict(question.messages[0]))
         return call if question.tokens is None else SampledMessage.of(call, question.tokens)
     own_names = [own for own, function in functions[label].items() if function.name == name]
-    call = Message.from_role_and_content(Role.ASSISTANT, arguments)
-    call.with_channel("commentary").with_recipient(f"{label}.{own_names[0] if own_names else name}")
-    return call.with_content_type("<|constrain|>json")
+    recipient = f"{label}.{own_names[0] if own_names else name}"
+    call = Message.from_role_and_content(Role.ASSISTANT, arguments).with_channel("commentary")
+    return call.with_recipient(recipient).with_content_type("<|constrain|>json")
