@@ -6,9 +6,10 @@ import contextlib
 import json
 import random
 import re
+from collections.abc import Iterator
 from enum import Enum
 from functools import cache
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,6 +28,7 @@ from gpt_oss_harmony.grammar.json_schema import (
     enforceable_schema,
     intersection,
     keywords,
+    loosened_schema,
     schema_writer,
 )
 from gpt_oss_harmony.grammar.json_schema.budget import STEP_LIMIT
@@ -34,7 +36,7 @@ from gpt_oss_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS
 from support.examples import examples
 from support.json_matcher import accepts_text, json_matcher
 from support.llguidance_version import BEFORE_1_8, is_read_differently
-from support.random_schemas import SchemaMaker
+from support.random_schemas import ObjectMaker, SchemaMaker
 
 DATA = Path(__file__).parents[1] / "data" / "grammar"
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json-schema.md"
@@ -860,6 +862,31 @@ def test_what_the_engine_accepts_is_valid(seed: int) -> None:
             except RecursionError:  # a value is tried by the schema that it is tried by: no answer
                 return
             assert is_valid, text
+
+
+def every_order(value: Any) -> Iterator[Any]:
+    """Yield a value with the names of each of its objects in each order."""
+    if not isinstance(value, dict):
+        yield value
+        return
+    for names in permutations(value):
+        for inner in product(*(list(every_order(value[name])) for name in names)):
+            yield dict(zip(names, inner, strict=True))
+
+
+@settings(max_examples=examples(400))
+@given(st.integers(0, 2**32))
+def test_nested_objects_accept_what_another_validator_does(seed: int) -> None:
+    maker = ObjectMaker(seed)
+    schema = maker.schema(3)
+    try:
+        matcher = json_matcher(enforceable_schema(schema))
+    except GrammarError:
+        json_matcher(loosened_schema(schema).schema)
+        return
+    for value in [maker.value(3) for _ in range(20)]:
+        accepted = any(accepts_text(matcher, json.dumps(one)) for one in every_order(value))
+        assert accepted == Draft202012Validator(schema).is_valid(value), (schema, value)
 
 
 # The page

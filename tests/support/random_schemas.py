@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import permutations
 from typing import Any, ClassVar
 
-__all__ = ["VALUES", "SchemaMaker", "orders"]
+__all__ = ["VALUES", "ObjectMaker", "SchemaMaker", "orders"]
 
 VALUES: list[Any] = [
     *(None, True, False, 0, 1, 2, 3, -1, 1.5, "", "a", "b", "ab", "bb", "abc"),
@@ -105,3 +105,61 @@ class SchemaMaker:
         "unevaluatedItems": schema,
         "dependentSchemas": lambda self, levels: {self.names()[0]: self.schema(levels)},
     }
+
+
+class ObjectMaker:
+    """Makes schemas of nested objects whose names are listed, matched and excluded at once."""
+
+    NAMES = ("a", "b", "ab", "ba", "c", "")
+    # Not the empty pattern: jsonschema forgets it beside `additionalProperties`.
+    PATTERNS = ("^a", "b$", "a", "^[ab]+$", "^.b", "^c")
+    LEAVES: ClassVar[list[Any]] = [
+        *(True, False, {}, {"type": "integer"}, {"type": "string"}),
+        *({"enum": [1, "x"]}, {"minimum": 1}, {"maxLength": 1}),
+    ]
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def some(self, texts: tuple[str, ...]) -> list[str]:
+        return self.random.sample(texts, self.random.choice([1, 1, 2]))
+
+    def schema(self, levels: int, *, of_same_value: bool = False) -> Any:
+        """Make a schema; one `of_same_value` is no reference, which would lead to itself."""
+        pick = self.random
+        kind = pick.random()
+        if levels <= 0 or kind < 0.2:
+            return pick.choice(self.LEAVES)
+        if kind < 0.27 and not of_same_value:
+            return {"$ref": "#"}
+        if kind < 0.37:
+            inner = [self.schema(levels - 1, of_same_value=True) for _ in self.some(self.NAMES)]
+            return {pick.choice(["allOf", "anyOf"]): inner}
+        made = {
+            "type": "object",
+            "properties": {name: self.schema(levels - 1) for name in self.some(self.NAMES)},
+            "patternProperties": {
+                text: self.schema(levels - 1) for text in self.some(self.PATTERNS)
+            },
+            "additionalProperties": pick.choice([False, self.schema(levels - 1)]),
+            "propertyNames": pick.choice(
+                [
+                    *({"maxLength": 1}, {"minLength": 1}, {"not": {"const": "a"}}),
+                    *({"pattern": pick.choice(self.PATTERNS)}, {"enum": self.some(self.NAMES)}),
+                ]
+            ),
+            "required": self.some(self.NAMES),
+            "unevaluatedProperties": False,
+            "dependentSchemas": {
+                pick.choice(self.NAMES): self.schema(levels - 1, of_same_value=True)
+            },
+        }
+        often = zip(made, (0.6, 0.6, 0.5, 0.5, 0.3, 0.3, 0.15, 0.1), strict=True)
+        return {keyword: made[keyword] for keyword, share in often if pick.random() < share}
+
+    def value(self, levels: int) -> Any:
+        pick = self.random
+        if levels <= 0 or pick.random() < 0.3:
+            return pick.choice([1, 2, 0, "x", "xx", "", None])
+        names = pick.sample(self.NAMES, pick.randrange(3))
+        return {name: self.value(levels - 1) for name in names}
