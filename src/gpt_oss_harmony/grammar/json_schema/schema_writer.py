@@ -513,13 +513,11 @@ class SchemaWriter:
 
     def _unjoinable(self, inner: State, joined: dict[str, State]) -> tuple[list[str], str]:
         """Return the names whose states the engine cannot join with another one, and why."""
-        if not joined:
-            return [], ""
-        recursive = list(joined)
-        if not inner.is_recursive:
-            recursive = [name for name, other in joined.items() if other.is_recursive]
         problem = "the pattern's schema, or a property that matches it, is recursive"
+        if joined and inner.is_recursive:
+            return [*joined], problem
         before = self._joins
+        recursive = {name for name, other in joined.items() if other.is_recursive}
         overlapping = [
             name
             for name, other in joined.items()
@@ -534,7 +532,7 @@ class SchemaWriter:
             return [*joined], problem
         if overlapping and not recursive:
             problem = "a property that matches the pattern has patterns that overlap with its"
-        return [*recursive, *overlapping], problem
+        return [*sorted(recursive), *overlapping], problem
 
     def _overlap(self, inner: State, other: State) -> bool:
         """Return whether two states that are not recursive may have patterns that share a name."""
