@@ -738,6 +738,15 @@ def test_state_data_is_a_snapshot() -> None:
     assert data["content_tokens"] == []
 
 
+def test_a_body_that_goes_on_has_all_its_tokens_in_the_state_data() -> None:
+    parser = StreamableParser(ENCODING, ASSISTANT, strict=False)
+    parser.process_many(tokens_of("<|channel|>commentary to=functions.f<|message|>"))
+    body = tokens_of('{"a": [1,assistant<|channel|>!!<|end|>')  # text of the open call, no header
+    parser.process_many(body)
+    assert parser.current_content == '{"a": [1,assistant!!'
+    assert parser.state_data["content_tokens"] == body
+
+
 # Arguments
 
 

@@ -81,7 +81,7 @@ def _begin_header_again(parser: ParserState, token: int) -> None:
 
 
 def _open_body(parser: ParserState, _token: int) -> None:
-    pieces = _header_pieces(parser)
+    pieces = _settle_header(parser)
     after_call = parser.last_stop == CALL and parser.suspended is None
     reading = read_header(pieces, parser.given_role, parser.tools, after_call=after_call)
     header, notes = reading.header, [*reading.notes]
@@ -95,15 +95,16 @@ def _open_body(parser: ParserState, _token: int) -> None:
     _finish_suspended(parser)  # the body before this header; its end is the earlier repair
     for kind, text in notes:
         parser.recover(kind, text)
+    # Without a sure header, a body behind a cut call may be the rest of the call: not shown.
     has_author = parser.phase is Phase.HEADER and Edit.ROLE_MISSING not in reading.edits
     has_channel = any(piece.marker == CHANNEL for piece in pieces)
     has_channel &= _LOST_CHANNEL.isdisjoint(reading.edits)
-    is_header = has_author or has_channel
+    is_surely_header = has_author or has_channel
     if parser.last_stop == CALL:  # a channel alone may stand in the rest of the call's arguments
         is_sound = has_channel or header.role is not Role.ASSISTANT or not stopped_in_json(parser)
-        is_header = has_author and is_sound
-    if not is_header and header.recipient is None and after_cut_call(parser):
-        header = header._replace(channel="analysis")  # it may be the rest of the call
+        is_surely_header = has_author and is_sound
+    if not is_surely_header and header.recipient is None and after_cut_call(parser):
+        header = header._replace(channel="analysis")
     parser.open_body(header)
     parser.add_text(reading.body)
     if is_first and header.role is Role.ASSISTANT and not reading.body:
@@ -117,8 +118,12 @@ def _note_damage(parser: ParserState, reading: Reading) -> None:
     parser.damaged.append(DamagedHeader(position, text, reading.cost, reading.margin))
 
 
-def _header_pieces(parser: ParserState) -> list[Piece]:
-    """Split the header tokens; text before a header without ``<|start|>`` is its own message."""
+def _settle_header(parser: ParserState) -> list[Piece]:
+    """Split the header tokens, after two repairs of them.
+
+    Markers that are spelled are read as special tokens. Text before a header without ``<|start|>``
+    is added as its own message.
+    """
     pieces = split_header(parser.header_tokens, parser.tokenizer)
     if parser.suspended is not None and parser.suspended.begun:
         return pieces  # it may be text of the body, which is not changed
@@ -145,7 +150,7 @@ def _header_pieces(parser: ParserState) -> list[Piece]:
 
 def _resolve_header(parser: ParserState, ending: int) -> None:
     """End a header without ``<|message|>``: decide whether it contains a body."""
-    pieces = _header_pieces(parser)
+    pieces = _settle_header(parser)
     unfinished = _read_unfinished(parser, pieces)
     if parser.suspended is not None:
         if _is_text_of_body(parser, parser.suspended, unfinished, ending):
@@ -336,8 +341,6 @@ def _read_first_words(parser: ParserState, token: int) -> None:
         parser.held = parser.tokenizer.encode(words[0], {CONSTRAIN_TEXT}, ())
         _go_on_with_header(parser)
         _open_body(parser, MESSAGE)
-        parser.phase = Phase.BODY
-        parser.expect_text()
         parser.add_text(rest)
     elif name and not in_call and names_tool(parser, name):
         parser.held = held
@@ -360,9 +363,7 @@ def _go_on_with_header(parser: ParserState) -> None:
     begun = [*parser.opening, *parser.tokenizer.encode_ordinary(" ")]
     held = parser.held
     parser.held = []
-    parser.suspend_body()
-    if parser.suspended is not None:
-        parser.suspended = parser.suspended._replace(begun=len(begun))
+    parser.suspend_body(len(begun))
     parser.begin_header(Phase.HEADER)
     parser.given_role = parser.role
     parser.header_tokens = [*begun, *held]

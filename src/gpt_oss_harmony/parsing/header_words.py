@@ -70,15 +70,17 @@ class Word(NamedTuple):
     """The special token directly before the word."""
     following: str = ""
     """The next word of the piece; for the last word, an empty text."""
-    glued: str | None = None
-    """The run of several words without a space between them, on the first of them. Where a body may
-    begin, each of them but the first has itself here."""
+    run: str | None = None
+    """On the first of several words without a space between them: all of them (`header_words`)."""
     piece: int = 0
     start: int = 0
     """The index of the piece, and the position in its text."""
+    is_in_run: bool = False
+    """Whether no space stands between the word before and this one (`body_words`)."""
 
 
 _GLUE = "|".join(("assistant", *CHANNELS, *TYPES))
+# Behind `tool:` any name may follow; behind the others, only a word of a header.
 _GLUED = re.compile(rf"({_GLUE}|tool:(?=.))(?={_GLUE}|to=|functions\.|$|(?<=tool:))")
 _LOOP = re.compile(rf"((?:{_GLUE}){{1,3}}?)\1{{2,}}")
 _ADDRESS = re.compile(r"(?<=[\w.?!-])(?=to=)")
@@ -137,8 +139,8 @@ def header_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> list[Word]
             parts += [(part, None) for part in unglued[1:]]
         if not parts and marker in (CHANNEL, CONSTRAIN):
             parts = [("", None)]
-        for (word, glued), (following, _) in pairwise([*parts, ("", None)]):
-            words.append(Word(word, marker, following, glued, index))
+        for (word, whole), (following, _) in pairwise([*parts, ("", None)]):
+            words.append(Word(word, marker, following, whole, index))
             marker = None
     return words
 
@@ -225,7 +227,8 @@ def body_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> Iterator[Wor
     for index, (marker, text) in enumerate(pieces):
         done = 0
         found = False
-        while match := pattern.match(text, done):
+        match = pattern.match(text)
+        while match:
             start, end = match.start("part"), match.end()
             if match["data"]:
                 yield Word("{", marker, "", None, index, match.start("data"))
@@ -233,9 +236,8 @@ def body_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> Iterator[Wor
             word = INVISIBLE_RUN.sub("", text[start:end])
             after = pattern.match(text, end)
             following = after["part"] or "{" if after else ""
-            glued = word if start == done and found else None
-            yield Word(word, marker, following, glued, index, start)
-            found, marker, done = True, None, end
+            yield Word(word, marker, following, None, index, start, start == done and found)
+            found, marker, done, match = True, None, end, after
         if not found and marker in (CHANNEL, CONSTRAIN):
             yield Word("", marker, "", None, index, len(text))
 

@@ -114,8 +114,8 @@ class _Path(NamedTuple):
         )
 
     @property
-    def is_empty(self) -> bool:
-        """Whether no word but a role was read."""
+    def is_author_only(self) -> bool:
+        """Whether nothing was read but words in the place of the role."""
         return all(edit in _BEFORE_THE_REST for edit, _ in self.made) and not (
             self.channel or self.recipient or self.content_type
         )
@@ -171,8 +171,8 @@ class _Reader:
         for word in words:
             found: dict[tuple[object, ...], _Path] = {}
             for path in steps[-1]:
-                if word.glued and not self.unfinished:
-                    path = path.having(Edit.GLUED, word.glued)
+                if word.run is not None:
+                    path = path.having(Edit.GLUED, word.run)
                 for longer in self._continued(path, word):
                     # Of two readings that differ only in their edits, the dearer one cannot win.
                     key = longer.meaning
@@ -189,6 +189,7 @@ class _Reader:
             if word.marker == CHANNEL:
                 yield path.having(Edit.CHANNEL_EMPTY)
             elif path.content_type is None and path.recipient is not None:
+                # Some renderers write no type behind it in calls; elsewhere it says nothing.
                 yield path._replace(content_type=CONSTRAIN_TEXT)
             else:
                 yield path
@@ -235,15 +236,15 @@ class _Reader:
         if role is None and (role := nearest_role(text)) is not None:
             path = path.having(Edit.ROLE_SPELLED, text)
         if role is None:
-            may_be_name = path.is_empty and path.author is None and known in (None, Role.TOOL)
+            may_be_name = path.is_author_only and path.author is None and known in (None, Role.TOOL)
             if may_be_name and not self._begins_prose(word):
                 yield from self._named_author(path, text)
         elif known is None and path.author is None:
-            path = path if path.is_empty else path.having(Edit.ROLE_LATE, text)
+            path = path if path.is_author_only else path.having(Edit.ROLE_LATE, text)
             yield path._replace(role=role)
         elif path.role is None and role is not known and known is not None:
             yield path.having(Edit.ROLE_OTHER, text)
-        elif path.role is None and path.is_empty:
+        elif path.role is None and path.is_author_only:
             yield path._replace(role=role)
         else:
             yield path.having(Edit.ROLE_REPEATED, text)
@@ -328,7 +329,7 @@ class _Reader:
             path = path.having(Edit.TOOL_AS_CHANNEL, text)
         elif word.marker == CONSTRAIN:
             path = path.having(Edit.TOOL_AS_TYPE, text)
-        elif (path.role or self.role) is None and path.is_empty:
+        elif (path.role or self.role) is None and path.is_author_only:
             return  # it stands in the role's place
         else:
             path = path.having(Edit.TOOL_UNMARKED)
@@ -438,10 +439,11 @@ class _End(NamedTuple):
 
     @property
     def rank(self) -> tuple[object, ...]:
-        """The cost, then what is safer: no call, and no answer."""
+        """The cost, then what is safer: no recipient, and no answer."""
         # Rounded, because sums of the same costs in another order differ in the last digit.
-        is_call = self.header.role is Role.ASSISTANT and self.header.recipient is not None
-        return round(self.path.cost, 6), is_call, self.header.channel == "final", self.body or 0
+        header = self.header
+        is_addressed = header.role is Role.ASSISTANT and header.recipient is not None
+        return round(self.path.cost, 6), is_addressed, header.channel == "final", self.body or 0
 
 
 def _best(ends: list[_End]) -> tuple[Reading, int | None]:
@@ -457,10 +459,10 @@ def _best(ends: list[_End]) -> tuple[Reading, int | None]:
     return reading, body
 
 
-def _without_loops(
+def _first_and_last_uses(
     words: Iterable[Word], tools: AbstractSet[str], *, most: int, only_known: bool
 ) -> list[Word]:
-    """Return so many words, of those that are repeated only the first and the last time.
+    """Return the first and the last use of each word, and at most `most` words.
 
     Models may repeat a part of a header without end. Recipients that are no tools count as one.
     With `only_known`, words that may belong to a body count as often as they stand there.
@@ -471,6 +473,7 @@ def _without_loops(
     for index, word in enumerate(words):
         text = word.text
         if text not in keys:
+            # A tool's name without a period may be a word of the body.
             is_known = text in _KNOWN or ("." in text and text in tools)
             is_known |= not any(map(str.isalnum, text))
             keys[text] = text if is_known or not only_known else None
@@ -527,8 +530,9 @@ def _read_header(
         pieces = tuple(Piece(marker, INVISIBLE_RUN.sub("", text)) for marker, text in pieces)
     sound = read_sound(pieces, role, tools, after_call=after_call)
     if sound is not None:
-        return Reading(sound, notes, (), 0.0, 0.0)
-    words = _without_loops(header_words(pieces, tools), tools, most=sys.maxsize, only_known=False)
+        return Reading(sound, notes, (), 0.0, MOST_MARGIN)
+    uses = header_words(pieces, tools)
+    words = _first_and_last_uses(uses, tools, most=sys.maxsize, only_known=False)
     reader = _Reader(role, tools, after_call=after_call, unfinished=False)
     last = reader.paths(words[:MOST_WORDS])[-1]
     if rest := words[MOST_WORDS:]:
@@ -545,6 +549,7 @@ def _read_header(
             notes = (*notes, *begun.notes, (Kind.MISSING_MESSAGE, begun.body))
             margin = round(reading.cost - cost, 6)
             return begun._replace(notes=notes, edits=edits, cost=cost, margin=margin)
+    # Some edits have no kind; no damaged header is without a record.
     notes += reading.notes or ((Kind.HEADER_ORDER, ""),)
     return reading._replace(notes=notes)
 
@@ -567,7 +572,8 @@ def read_unfinished(
     headers = {index for index in range(len(pieces)) if _is_header(pieces, index, tools)}
     pieces = [Piece(marker, without_loops(text, tools).text) for marker, text in pieces]
     # One word more than are read shows whether the header goes on.
-    words = _without_loops(body_words(pieces, tools), tools, most=MOST_WORDS + 1, only_known=True)
+    uses = body_words(pieces, tools)
+    words = _first_and_last_uses(uses, tools, most=MOST_WORDS + 1, only_known=True)
     reader = _Reader(role, tools, after_call=after_call, unfinished=True)
     steps = reader.paths(words[:MOST_WORDS])
     found: list[_End] = []
@@ -623,16 +629,16 @@ def _with_body(path: _Path, word: Word, pieces: Sequence[Piece]) -> _Path:
     begins_oddly = (
         text.startswith("to=")
         or (signs and word.following.startswith("to="))
-        or (text in CHANNELS and (path.channel is None or word.glued or word.marker == CHANNEL))
+        or (text in CHANNELS and (path.channel is None or word.is_in_run or word.marker == CHANNEL))
         or (text == path.channel and word.following.startswith("to="))
-        or (text in ROLES and (before.is_empty or word.following in ("{", *CHANNELS)))
+        or (text in ROLES and (before.is_author_only or word.following in ("{", *CHANNELS)))
         or (text in TYPES and word.following == "{")
         or text.strip("?") == ""
     )
     if begins_oddly:
         path = path.having(Edit.BODY_BEGINS_ODDLY)
-    if word.glued and text[:1].islower():
+    if word.is_in_run and text[:1].islower():
         path = path.having(Edit.BODY_INSIDE_WORD)
-    if path.recipient is not None and not (signs and word.glued):
+    if path.recipient is not None and not (signs and word.is_in_run):
         path = path.having(Edit.BODY_OF_CALL_IS_PROSE)
     return path

@@ -83,7 +83,7 @@ class StreamableParser:
     ('final', '2 + 2 = 4.')
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_encoded", "_state")  # slots are read faster
+    __slots__ = ("__dict__", "__weakref__", "_body_tokens", "_state")  # slots are read faster
 
     def __init__(
         self,
@@ -121,13 +121,13 @@ class StreamableParser:
             repairs=ALL_REPAIRS if repairs is None else _known_repairs(frozenset(repairs)),
             mends=_accept if mend_arguments is True else mend_arguments or None,
         )
-        self._encoded = _EncodedBody()
+        self._body_tokens = _EncodedBody()
 
     def __copy__(self) -> StreamableParser:
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__)
         copied._state = self._state.copy()
-        copied._encoded = _EncodedBody()  # not shared: each copy goes on with other tokens
+        copied._body_tokens = _EncodedBody()  # not shared: each copy goes on with other tokens
         return copied
 
     def process(self, token: int) -> StreamableParser:
@@ -340,7 +340,8 @@ class StreamableParser:
 
         In a header, ``header_tokens`` are its tokens. In a body, ``header`` has the fields of the
         header, and ``content_tokens`` are the body's tokens. In strict mode each body token is
-        decoded and encoded again, as in the reference.
+        decoded and encoded again, as in the reference. In lenient mode, text that was in a header
+        has no tokens here.
         """
         state = self._state
         data: dict[str, Any] = {"state": state.state.value}
@@ -358,7 +359,7 @@ class StreamableParser:
                 "content_type": header.content_type,
             }
             data["content_tokens"] = (
-                self._encoded.up_to_now(state)
+                self._body_tokens.up_to_now(state)
                 if state.strict
                 else state.received[state.body_start :]
             )
@@ -392,8 +393,8 @@ class _EncodedBody:
 
 
 @functools.lru_cache(maxsize=4096)
-def _encoded(tokenizer: Tokenizer, text: str) -> list[int]:
-    return tokenizer.encode_ordinary(text)
+def _encoded(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
+    return tuple(tokenizer.encode_ordinary(text))
 
 
 def parse_messages(parser: StreamableParser, tokens: Iterable[int]) -> list[Message]:

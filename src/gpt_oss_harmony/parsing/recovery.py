@@ -35,7 +35,8 @@ class RecoveryKind(str, Enum):
     """A header contains meaningless words or invisible characters. They are left out."""
     HEADER_ORDER = "header-order"
     """The parts of a header are in the wrong order, or the recipient is at the end of the body
-    before. They are read anyway; such a body stays as it is."""
+    before, or the damage has no kind of its own, such as a channel without its marker. They are
+    read anyway; such a body stays as it is."""
     CALL_ON_FINAL = "call-on-final"
     """A damaged header puts a call on ``final``. The call is read on ``commentary``."""
     CUT_HEADER = "cut-header"

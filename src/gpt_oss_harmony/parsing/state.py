@@ -70,8 +70,7 @@ class Phase(Enum):
     OPEN_CALL = ("whether a call whose JSON is open goes on", StreamState.CONTENT)
     OPEN_CODE = ("whether `<|call|>` ends a call with code", StreamState.CONTENT)
 
-    def __init__(self, awaited: str, state: StreamState) -> None:
-        self.awaited = awaited
+    def __init__(self, _awaited: str, state: StreamState) -> None:
         self.state = state
 
     __hash__ = object.__hash__
@@ -237,7 +236,7 @@ class ParserState:
     """The number of tokens at the end of each message."""
     recoveries: list[Recovery] = field(default_factory=list)
     refuses: bool = False
-    """Whether a repair since the last message, or of its end, is not allowed in a call."""
+    """Whether a repair since the last message, or its missing end, is not allowed in a call."""
     damaged: list[DamagedHeader] = field(default_factory=list)
     phase: Phase = field(init=False)
     header_tokens: list[int] = field(default_factory=list)
@@ -277,7 +276,8 @@ class ParserState:
     suspended: SuspendedBody | None = None
     last_stop: int | None = None
     last_json: tuple[int, bool | None] = (0, None)
-    """The number of messages; whether the last one is whole JSON, or None if it is none."""
+    """A cache of `damaged_calls`: the number of messages, and whether the last one is whole JSON;
+    None if it has no JSON."""
     cut_header: list[int] = field(default_factory=list)
     """The last header, if ``<|end|>`` came before its body."""
 
@@ -405,7 +405,7 @@ class ParserState:
         if count == 1:  # the last token, whose text is the delta
             self.partial = self.splits.partial
             if self.delta is not None:
-                text, self.text = self.text, ""  # as in `_append`
+                text, self.text = self.text, ""  # `_append` without a call: this is run per token
                 text += self.delta
                 self.text = text
         else:
@@ -516,17 +516,18 @@ class ParserState:
         self.add_message(self._header_of_body(), self.text)
         self.leave()
 
-    def suspend_body(self) -> None:
-        """Put the open body aside: a header may begin inside it."""
+    def suspend_body(self, begun: int = 0) -> None:
+        """Put the open body aside: a header may begin inside it (`SuspendedBody.begun`)."""
         self.flush_character()
-        self.suspended = SuspendedBody(self._header_of_body(), self.text)
+        self.suspended = SuspendedBody(self._header_of_body(), self.text, begun)
         self.text, self.header = "", None
 
     def resume_body(self) -> None:
         """Open the suspended body again."""
         if self.suspended is not None:
+            start = self.body_start
             self.open_body(self.suspended.header)
-            self.text = self.suspended.text
+            self.body_start, self.text = start, self.suspended.text
             self.suspended = None
 
     def leave(self) -> None:
@@ -551,9 +552,9 @@ class ParserState:
         self.ends.append(len(self.received))
         self.messages.append(message_of(header, text))
         last = self.recoveries[-1] if self.recoveries else None
-        begins = last is not None and last[:2] == (RecoveryKind.MISSING_END, self._position)
+        lacked_end = last is not None and last[:2] == (RecoveryKind.MISSING_END, self._position)
         # A missing end is a repair of the message after it, too.
-        self.refuses = begins and RecoveryKind.MISSING_END not in self.repairs
+        self.refuses = lacked_end and RecoveryKind.MISSING_END not in self.repairs
 
     def permitted(self, header: Header, *more: RecoveryKind) -> Header:
         """Take the recipient from a call if a repair since the last message is not allowed."""
