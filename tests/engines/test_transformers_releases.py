@@ -127,6 +127,25 @@ def test_a_private_name_that_is_missing_is_noticed_when_the_engine_is_opened(
 
 
 @pytest.mark.skipif(not IS_TESTED, reason="the batching of this release is not tested")
+def test_a_sliding_window_that_is_missing_is_noticed_when_the_engine_is_opened(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from gpt_oss_harmony.engines.private_batching import PrivateBatching
+
+    make_room = PrivateBatching.make_room_for_drafts
+
+    def make_room_without_windows(batching: PrivateBatching, longest: int) -> int:
+        del batching.cache.cache_allocators["sliding_attention"]
+        return make_room(batching, longest)
+
+    monkeypatch.setattr(PrivateBatching, "make_room_for_drafts", make_room_without_windows)
+    engine, warnings = open_with_warnings(folder, caplog)
+    asyncio.run(engine.close())
+    (warning,) = warnings
+    assert "and its cache has no sliding window: 'sliding_attention'. For" in warning
+
+
+@pytest.mark.skipif(not IS_TESTED, reason="the batching of this release is not tested")
 def test_a_module_that_is_gone_is_noticed_when_the_engine_is_opened(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,9 +6,10 @@ processor, and take one token of a request per step. So `PrivateBatching` replac
 the batching with its own, and calls a `Steps` object from them: requests and logits go in, tokens
 come out.
 
-`PRIVATE_NAMES` lists every name that may change with a release, with the reason for its use. They
-are looked up when the batching is made; `UnknownBatchingError` names those that are missing. No
-other module uses private names.
+`PRIVATE_NAMES` lists every name that may change with a release, with the reason for its use, except
+those of a sliding window (`PrivateBatching.make_room_for_drafts`). They are looked up before the
+thread starts; `UnknownBatchingError` names those that are missing. No other module uses private
+names.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ PRIVATE_NAMES = {
 class UnknownBatchingError(ImportError):
     """The installed Transformers has another batching than this module knows.
 
-    A module of it that is gone is an `ImportError`, too.
+    It is an `ImportError`, like that of a missing module of Transformers.
     """
 
 
@@ -232,13 +233,16 @@ class PrivateBatching:
         """Return how long drafts may be, and enlarge sliding windows by as many tokens.
 
         A window is a ring of tokens. A draft overwrites the oldest tokens, which are needed again
-        if the draft is wrong.
+        if the draft is wrong. Raises `UnknownBatchingError`.
         """
         if self.shares_prefixes:  # blocks with wrong tokens would be shared
             return 0
-        window = self.cache.cache_allocators["sliding_attention"]
-        # The cache has whole pages: what the window leaves of the last one costs no memory.
-        spare = -window.sliding_window % window.tokens_per_page
+        try:
+            window = self.cache.cache_allocators["sliding_attention"]
+            # The cache has whole pages: what the window leaves of the last one costs no memory.
+            spare = -window.sliding_window % window.tokens_per_page
+        except (AttributeError, KeyError) as error:
+            raise UnknownBatchingError(f"its cache has no sliding window: {error}") from error
         room = min(longest, spare)
         window.sliding_window += room
         return int(room)
@@ -299,7 +303,7 @@ class PrivateBatching:
         """Return the body of the loop, which goes on after an error in a step."""
 
         def run_step_or_recover(*arguments: Any, **named: Any) -> Any:
-            self._recovery.begin([])
+            self._recovery.begin([])  # until a step is made; `recover` sees if none was
             try:
                 return run_step(*arguments, **named)
             except Exception as error:
