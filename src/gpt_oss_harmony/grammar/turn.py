@@ -113,7 +113,7 @@ def turn_constraint(
     answers: list[tuple[str, object]] = []
     rules: dict[str, Body] = {"start": Sequence((*_before(options), ending))}
     rules |= _other_messages(options)
-    with budget_of(None, "") as budget:
+    with budget_of(None, "") as budget:  # only counts the steps of the schemas
         schemas = _Schemas(options, budget)
         if choice.mode != "required":
             answers = requested_schemas(conversation, options)
@@ -147,6 +147,15 @@ _SURE_BOUNDS = 300
 _SURE_SIZE = 100_000  # characters
 
 
+class _SchemaRule(NamedTuple):
+    """A rule for JSON, the pointer to its schema, and for a call, its recipient."""
+
+    rule: str
+    pointer: str
+    schema: object
+    recipient: str | None
+
+
 def _compiling(
     rules: dict[str, Body],
     answers: list[tuple[str, object]],
@@ -161,21 +170,22 @@ def _compiling(
     """
     limits_numbers = options.numbers == "64-bit"
     grammar = TurnGrammar(rules, limits_numbers=limits_numbers)
+    # The keywords minimum and maximum, and both with `exclusive`.
     if grammar.count('imum": ') <= _SURE_BOUNDS and len(grammar) <= _SURE_SIZE:
         return grammar
     problem = _engine_problem(grammar)
     if not problem:
         return grammar
-    of_rules: list[tuple[str, str, object, str | None]] = [
-        *((f"answer_{index}", *answer, None) for index, answer in enumerate(answers)),
+    of_rules = [
+        *(_SchemaRule(f"answer_{index}", *answer, None) for index, answer in enumerate(answers)),
         *(
-            (f"body_{index}", f"tools/{call.recipient}#", call.schema, call.recipient)
+            _SchemaRule(f"body_{index}", f"tools/{call.recipient}#", call.schema, call.recipient)
             for index, call in enumerate(calls)
             if call.recipient not in options.tool_texts and call.schema is not None
         ),
     ]
-    loosened = [one for one in of_rules if options.loosens(one[3])]
-    loosened.sort(key=lambda one: len(_printed_schema(rules[one[0]])), reverse=True)
+    loosened = [one for one in of_rules if options.loosens(one.recipient)]
+    loosened.sort(key=lambda one: len(_printed_schema(rules[one.rule])), reverse=True)
     outlines: dict[str, Body] = {}
     errors: list[list[GrammarError]] = []
 
@@ -184,7 +194,7 @@ def _compiling(
         for name, pointer, schema, _ in loosened[len(outlines) : count]:
             outlines[name], found = schemas.outline(schema, pointer, _too_large(problem, pointer))
             errors.append(found)
-        outlined = {name: outlines[name] for name, *_ in loosened[:count]}
+        outlined = {one.rule: outlines[one.rule] for one in loosened[:count]}
         return TurnGrammar({**rules, **outlined}, limits_numbers=limits_numbers)
 
     fewest, most = 1, 1
@@ -394,11 +404,11 @@ class _Schemas:
         whitespace = "compact" if options.canonical else options.whitespace
 
         def write() -> _Written:
-            compiled = loosened_schema if loosens else narrowed_schema
+            rewrite = loosened_schema if loosens else narrowed_schema
             before = self._budget.spent
-            enforced, *reported = compiled(schema, steps=options.schema_steps)
-            found = *reported[0], *reported[1]
-            text = _json_text(enforced, options).schema
+            compiled = rewrite(schema, steps=options.schema_steps)
+            found = *compiled.unenforced, *compiled.narrowed
+            text = _json_text(compiled.schema, options).schema
             return text, found, len(data or b"") + 500, self._budget.spent - before
 
         key = data or b"", loosens, whitespace, options.schema_steps
