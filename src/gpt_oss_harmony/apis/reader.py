@@ -150,7 +150,7 @@ class TurnReader:
         if parser.state is not StreamState.CONTENT:
             self._waiting.clear()
         elif not self.is_over and parser.current_recipient is not None:
-            yield from self._begin()  # other headers may be repeated before there is text
+            yield from self._begin()  # others wait for text: their header may be repeated
         if not self.is_over and finish is not None:
             ending = Ending.CALL if self._may_call else Ending.ANSWER
             if finish is FinishReason.LENGTH:

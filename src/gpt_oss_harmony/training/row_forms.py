@@ -108,8 +108,10 @@ def detect_form(row: Mapping[str, Any]) -> RowForm:
         first = _first_of(row, "conversations")
         if first is not None or "messages" not in fields:
             return "chat" if first is not None and "from" not in first else "sharegpt"
-    if "messages" in fields or holds_rendered_text(fields):
-        return _form_of_messages(row) if "messages" in fields else "rendered"
+    if "messages" in fields:
+        return _form_of_messages(row)
+    if holds_rendered_text(fields):
+        return "rendered"
     for names, problem in _OTHER_FORMS:
         if fields.keys() >= names:
             raise ConversationError(problem)

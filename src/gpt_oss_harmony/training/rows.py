@@ -303,10 +303,10 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
             for index, weight in weights.items()
             if index - offset < len(before.conversation.messages)
         }
-        own.update(before.spoken_before(done, 0.0))  # learned in the conversation before
+        own.update(before.unweighted_before(done))  # learned in the conversation before
         earlier.append(EarlierConversation(before.conversation, own, offset))
         done = end
-    weights.update(result.spoken_before(done, 0.0))
+    weights.update(result.unweighted_before(done))
     name = "conversations" if row.object().get("conversations") is not None else "messages"
     unused = unused_chat_fields(fields, request, result.others, name)
     return ReadRow(
@@ -324,10 +324,10 @@ class _ReadRequest(NamedTuple):
     """The types of tools that the model cannot have."""
     wants_json: bool
 
-    def spoken_before(self, end: int, weight: float) -> dict[int, float]:
-        """Give a weight to the messages of the assistant that come before one of the request."""
+    def unweighted_before(self, end: int) -> dict[int, float]:
+        """Give the weight 0 to the messages of the assistant before one of the request."""
         return {
-            index: weight
+            index: 0.0
             for index, source in enumerate(self.sources)
             if source is not None
             and source < end

@@ -167,7 +167,7 @@ def _download_state(target: Path | RemotePath, out: Path) -> None:
 
 @dataclass(frozen=True)
 class _Work:
-    """A preparation in the folder `out`, which is `target` itself or passes on what that needs."""
+    """A preparation in the folder `out`: `target`, or one whose files are uploaded to it."""
 
     source: SourceFiles
     out: Path
@@ -362,8 +362,8 @@ _DIFFERENCES_SHOWN = 5
 def _differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Name the settings and files in which two manifests differ, with their values."""
     found = list(_changes(earlier, now))
-    more = f", and {len(found) - _DIFFERENCES_SHOWN} others" * (len(found) > _DIFFERENCES_SHOWN)
-    return ", ".join(found[:_DIFFERENCES_SHOWN]) + more
+    more = len(found) - _DIFFERENCES_SHOWN
+    return ", ".join(found[:_DIFFERENCES_SHOWN]) + (f", and {more} others" if more > 0 else "")
 
 
 def _changes(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
