@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -207,6 +208,12 @@ SECRETS: list[tuple[str, Any]] = [
     ("mcp", ["env TOKEN=hush server"]),
     ("engine-option", ["api_key=hush"]),
     ("engine-option", ['headers={"Authorization": "Bearer hush"}']),
+    ("engine-option", ['headers={"Authorization": "Basic hush"}']),
+    ("engine-option", ['api_key="one hush"']),
+    ("database", "postgresql://user:one/hush@db/harmony"),
+    ("database", "postgresql://user:one hush@db/harmony"),
+    ("mcp", ["server --password 'one hush'"]),
+    ("mcp", ["server --header 'Authorization: Basic hush'"]),
 ]
 
 
@@ -225,7 +232,16 @@ def test_what_is_shown_is_a_file_with_the_same_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HARMONY_ALLOWED_ORIGIN", '["https://a.example", "https://ü.example"]')
-    words = ("demo", "--port", "1", "--no-grammar", "--mcp", 'run "a\\b"\x7f')
+    words = (
+        "demo",
+        "--port",
+        "1",
+        "--no-grammar",
+        "--mcp",
+        'run "a\\b"\x7f',
+        "--repetition",
+        "off",
+    )
     assert main(["serve", *words, "--print-config"]) == 0
     shown = capsys.readouterr().out
     assert 'model = "demo"  # command line\n' in shown
@@ -238,6 +254,32 @@ def test_what_is_shown_is_a_file_with_the_same_options(
         words, {"HARMONY_ALLOWED_ORIGIN": '["https://a.example", "https://ü.example"]'}
     )
     assert configured(file=file) == {**before, "config": str(file)}
+
+
+BAD: list[tuple[str, str]] = [
+    ("[engine-option]\nx = 2026-01-01", "engine-option: must have values that JSON has"),
+    ('api-key = {a = "hush"}', "api-key: must be text or a number, not ***"),
+    ('api-key = [["hush"]]', "api-key: must be text or a number, not ***"),
+    ('api-key = [true, "hush"]', "api-key: must be text or a number, not ***"),
+    ('database = {a = "postgresql://u:hush@h/d"}', "database: must be one value, not {'a': 'postg"),
+    ("x = " + "[" * 5_000, "is not TOML: "),
+]
+
+
+@pytest.mark.parametrize(("text", "problem"), BAD, ids=[text[:30] for text, _ in BAD])
+def test_bad_values_are_errors_without_secrets(text: str, problem: str, tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        configured(file=file)
+    assert problem in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["[null]", '[{"a": 1}]', '["hush", true]', "[" * 5_000])
+def test_keys_in_a_variable_are_texts(text: str) -> None:
+    with contextlib.suppress(InputError):
+        assert configured(variables={"HARMONY_API_KEY": text})["api_key"] == [text]
 
 
 def test_secret_variables_are_taken_from_the_environment() -> None:

@@ -585,6 +585,40 @@ def test_regions_too_large_to_compare_end_in_an_error_that_names_the_keyword() -
         json_matcher(enforceable_schema(schema))
 
 
+CHOICES: dict[str, Any] = {
+    "arrays": lambda n: {"enum": [[i] for i in range(n)]},
+    "objects": lambda n: {"properties": {"a": {"enum": [{"a": i} for i in range(n)]}}},
+    "in definitions": lambda n: {
+        "anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}],
+        "$defs": {
+            "a": {"enum": [[i] for i in range(n // 2)]},
+            "b": {"enum": [{"a": i} for i in range(n - n // 2)]},
+        },
+    },
+    "products": lambda n: {
+        "type": "array",
+        "minItems": 2,
+        "maxItems": 2,
+        "allOf": [
+            {"anyOf": [{"prefixItems": [{"const": i}]} for i in range(n // 40)]},
+            {"anyOf": [{"prefixItems": [True, {"const": i}]} for i in range(40)]},
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("kind", CHOICES)
+def test_the_engine_follows_so_many_choices_and_more_are_refused(kind: str) -> None:
+    """Beyond its own limit the engine would fail while the model writes."""
+    limit = schema_writer.CHOICE_LIMIT
+    with pytest.raises(GrammarError, match=f"more than {limit:,} "):
+        enforceable_schema(CHOICES[kind](limit + 100))
+    assert loosened_schema(CHOICES[kind](limit + 100)).unenforced
+    matcher = json_matcher(enforceable_schema(CHOICES[kind](limit - 60)))
+    texts = ["[7]", '{"a":7}', '{"a":{"a":7}}', "[7,7]"]
+    assert any(accepts_text(matcher, text) for text in texts)
+
+
 def test_each_multiple_is_counted_once() -> None:
     numbers = {f"n{n}": {"type": "number", "multipleOf": 0.25, "minimum": n} for n in range(150)}
     assert enforceable_schema({"type": "object", "properties": numbers})
@@ -928,6 +962,7 @@ def test_the_page_has_the_limits() -> None:
         f"{schema_writer.LEVEL_LIMIT}",
         f"{intersection.PROPERTY_LIMIT:,}; {schema_writer.PROPERTY_LIMIT:,}",
         f"{schema_writer.VALUE_LIMIT:,}",
+        f"{schema_writer.CHOICE_LIMIT:,}",
         f"{schema_writer.MULTIPLE_LIMIT:,}",
         f"{keywords.COUNT_LIMIT:,}",
         f"{schema_writer.LENGTH_LIMIT:,}",

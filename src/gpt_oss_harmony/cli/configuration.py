@@ -29,9 +29,12 @@ _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no
 _CLOSE = 0.85  # the likeness of a misspelled variable; those of Kubernetes are below it
 
 _MASK = "***"
-_CREDENTIALS = re.compile(r"(?<=://)[^/\s]*(?=@)")
+# A password may have a slash, and a space where nothing is quoted.
+_CREDENTIALS = re.compile(r"(?<=://)(?:\S*|[^/@\s]*:[^@]*)(?=@)")
 _NAMED_SECRET = re.compile(
-    r"""((?:key|token|secret|password|bearer)["']?[=:\s]\s*)[^\s&]+""", re.IGNORECASE
+    r"""((?:key|token|secret|password|bearer|authorization)["']?[=:\s]\s*)"""
+    r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|(?:(?:basic|bearer)\s+)?[^\s&]+)""",
+    re.IGNORECASE,
 )
 
 
@@ -72,15 +75,19 @@ class _OptionReader(CommandParser):
             if not isinstance(value, bool):
                 raise InputError(f"must be true or false, not {value!r:.80}")
             return value
-        if isinstance(value, Mapping):  # of NAME=VALUE
-            values = [f"{key}={json.dumps(part)}" for key, part in value.items()]
+        shown = _masked(name, f"{value!r:.80}")
+        if isinstance(value, Mapping) and name not in _SECRETS:  # of NAME=VALUE
+            try:
+                values = [f"{key}={json.dumps(part)}" for key, part in value.items()]
+            except TypeError as error:
+                raise InputError(f"must have values that JSON has, not {shown}") from error
         else:
             values = value if isinstance(value, list) else [value]
         if not self.is_list(name) and (len(values) != 1 or isinstance(value, Mapping)):
-            raise InputError(f"must be one value, not {value!r:.80}")
+            raise InputError(f"must be one value, not {shown}")
         option = action.option_strings[0] if action.option_strings else None
-        if any(isinstance(part, bool) for part in values):
-            raise InputError(f"must be text or a number, not {value!r:.80}")
+        if any(part is None or isinstance(part, bool | list | Mapping) for part in values):
+            raise InputError(f"must be text or a number, not {shown}")
         words = [f"{option}={part}" if option else str(part) for part in values]
         if not words:
             return []
@@ -94,7 +101,7 @@ class _OptionReader(CommandParser):
         if self.is_list(name) and text.lstrip().startswith("["):
             try:
                 return self.read(name, json.loads(text))
-            except ValueError:
+            except (ValueError, RecursionError):
                 pass  # one value, as the address [::1]
         return self.read(name, text)
 
@@ -153,8 +160,10 @@ class Configuration:
                 continue
             source = self._sources.get(name, "default")
             shown = _masked(name, value)
-            if value is None:
+            if value is None and self._reader.defaults[name] is None:
                 lines.append(f"# {name} is not set")
+            elif value is None:  # `Setting.off`
+                lines.append(f'{name} = "off"  # {source}')
             elif shown != value:
                 lines.append(f"# {name} = {_toml(shown)}  # {source}; the secret is not shown")
             else:
@@ -193,7 +202,7 @@ class Configuration:
                 f"--config {path} cannot be read: {error.strerror}; check the path; "
                 "'harmony serve MODEL --print-config > FILE' writes such a file"
             ) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"--config {path} is not TOML: {error}") from error
         names = [name for name in self._reader.options if name not in _NOT_IN_FILES]
         values = {}

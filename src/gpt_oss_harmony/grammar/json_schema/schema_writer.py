@@ -44,6 +44,10 @@ MULTIPLE_LIMIT = 5_000
 VALUE_LIMIT = 10_000
 """The most values of `enum` in total; each takes the engine about 3 µs."""
 
+CHOICE_LIMIT = 1_900
+"""The most arrays and objects among which a value is chosen. The engine follows all of them side by
+side, with 2,000 items at most, and would fail while the model writes."""
+
 PROPERTY_LIMIT = 2_000
 """The most properties in total; each takes the engine about 40 µs."""
 
@@ -122,6 +126,9 @@ class SchemaWriter:
             definitions[self._names[state]] = self._body(state, 0)
         if definitions and _levels(bodies, definitions) > LEVEL_LIMIT:
             raise self._error(f"its schemas nest deeper than {LEVEL_LIMIT} levels", "flatten it")
+        if _choices([*bodies, *definitions.values()], definitions) > CHOICE_LIMIT:
+            problem = f"a value is one of more than {CHOICE_LIMIT:,} arrays and objects"
+            raise self._error(problem, "combine fewer anyOf, or list fewer values")
         written = [body if isinstance(body, dict) else bool(body) for body in bodies]
         return written, definitions
 
@@ -193,8 +200,12 @@ class SchemaWriter:
         self._values += len(values)
         spend(_STEPS_OF_A_VALUE * len(values))
         try:
+            problem = ""
             if self._values > VALUE_LIMIT:
                 problem = f"there are more than {VALUE_LIMIT:,} values in total"
+            elif sum(isinstance(value, list | dict) for value in values) > CHOICE_LIMIT:
+                problem = f"there are more than {CHOICE_LIMIT:,} arrays and objects"
+            if problem:
                 raise GrammarError(problem, remedy="use a pattern", pointer=pointer)
             return {"enum": [check_writable(value, pointer) for value in values]}
         except GrammarError as error:
@@ -607,6 +618,44 @@ def _levels(bodies: list[JsonValue], definitions: Schema) -> int:
         elif isinstance(value, list):
             path.append(list(value))
     return deepest // 2
+
+
+def _choices(written: list[JsonValue], definitions: Schema) -> int:
+    """Return the most arrays and objects that are alternatives of one value."""
+    most = 0
+    known: dict[str, int] = {}
+    waiting = list(written)
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if "anyOf" in value:
+                most = max(most, _alternatives(value, definitions, known))
+            waiting += [inner for key, inner in value.items() if key != "enum"]
+        elif isinstance(value, list):
+            waiting += value
+    return most
+
+
+def _alternatives(schema: JsonValue, definitions: Schema, known: dict[str, int]) -> int:
+    """Count the arrays and objects among which a schema lets the value be chosen."""
+    if not isinstance(schema, dict):
+        return 1
+    types = schema.get("type", "object")
+    if {"array", "object"}.isdisjoint(types if isinstance(types, list) else [types]):
+        return 0  # the engine reads all texts and numbers as one lexeme
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        if reference not in known:
+            known[reference] = 1  # if it leads back to itself
+            target = definitions[reference.rpartition("/")[2]]
+            known[reference] = _alternatives(target, definitions, known)
+        return known[reference]
+    if isinstance(options := schema.get("anyOf"), list):
+        return sum(_alternatives(option, definitions, known) for option in options)
+    values = schema.get("enum")
+    if not isinstance(values, list):
+        return 1
+    return sum(isinstance(value, list | dict) for value in values)
 
 
 def _keyword_pointer(state: State, *keywords: str) -> str:
