@@ -7,6 +7,7 @@ in openai-harmony. Errors about an argument are also a `ValueError`.
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from collections.abc import Iterable
 
@@ -114,6 +115,25 @@ def closest(word: str, names: Iterable[str], likeness: float = 0.6) -> str | Non
     'render'
     """
     return next(iter(difflib.get_close_matches(word, list(names), 1, likeness)), None)
+
+
+MASK = "***"
+# A password may have a slash, and a space where nothing is quoted.
+_CREDENTIALS = re.compile(r"(?<=://)(?:\S*|[^/@\s]*:[^@]*)(?=@)")
+_NAMED_SECRET = re.compile(
+    r"""((?:key|token|secret|password|bearer|authorization)["']?[=:\s]\s*)"""
+    r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|(?:(?:basic|bearer)\s+)?[^\s&]+)""",
+    re.IGNORECASE,
+)
+
+
+def without_secrets(text: str) -> str:
+    """Mask the passwords and keys of URLs, commands and headers in a text that is shown.
+
+    >>> without_secrets("https://me:hush@a.example/mcp?api_key=hush&x=1")
+    'https://***@a.example/mcp?api_key=***&x=1'
+    """
+    return _NAMED_SECRET.sub(rf"\1{MASK}", _CREDENTIALS.sub(MASK, text))
 
 
 def did_you_mean(

@@ -22,7 +22,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
-from gpt_oss_harmony.cli import chat
+from gpt_oss_harmony.cli import chat, main
 from gpt_oss_harmony.cli.chat import find_person
 from gpt_oss_harmony.cli.chat_person import Person
 from gpt_oss_harmony.cli.chat_terminal import (
@@ -388,3 +388,11 @@ def test_no_color_leaves_the_layout() -> None:
 def test_a_redraw_costs_at_most_a_screen(line: str) -> None:
     short, long = (len(shown(line * count, height=10, size=20)) for count in (200, 400))
     assert long < 2.2 * short
+
+
+def test_a_closed_standard_input_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["chat", "demo"]) == 2
+    assert "standard input is closed" in capsys.readouterr().err

@@ -217,6 +217,17 @@ SECRETS: list[tuple[str, Any]] = [
 ]
 
 
+def test_starting_shows_no_secrets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    address, database = "u:hush@127.0.0.1:9", ["--database", str(tmp_path / "a.db")]
+    assert main(["serve", f"http://{address}", *database]) == 1
+    mcp = f"a=https://{address}/mcp?api_key=hush"
+    assert main(["serve", "demo", "--mcp", mcp, *database]) == 1
+    shown = capsys.readouterr()
+    assert "http://***@127.0.0.1:9" in shown.err
+    assert "cannot use the MCP server https://***@127.0.0.1:9/mcp?api_key=***" in shown.err
+    assert "hush" not in shown.err + shown.out
+
+
 @pytest.mark.parametrize(("name", "value"), SECRETS)
 def test_secrets_are_not_shown(name: str, value: Any, tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
@@ -254,6 +265,14 @@ def test_what_is_shown_is_a_file_with_the_same_options(
         words, {"HARMONY_ALLOWED_ORIGIN": '["https://a.example", "https://ü.example"]'}
     )
     assert configured(file=file) == {**before, "config": str(file)}
+
+
+def test_a_value_of_two_hyphens_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('port = "--"')
+    for given in ({"words": ("--port=--",)}, {"variables": {"HARMONY_PORT": "--"}}, {"file": file}):
+        with pytest.raises(InputError, match=r"(?i)port"):
+            configured(**given)
 
 
 BAD: list[tuple[str, str]] = [

@@ -159,6 +159,25 @@ def test_keys_of_the_wrong_length(keys: list[bytes]) -> None:
         ItemCipher(keys)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="owners and links of POSIX")
+def test_a_rotated_file_keeps_its_owner_and_its_link(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.key", tmp_path / "harmony.key"
+    rotate_keys(target)
+    if os.geteuid() == 0:
+        os.chown(target, 65534, 65534)
+    before = target.stat()
+    link.symlink_to(target)
+    assert rotate_keys(link) == 2
+    assert link.is_symlink()
+    after = target.stat()
+    assert (after.st_uid, after.st_gid, after.st_mode) == (
+        before.st_uid,
+        before.st_gid,
+        before.st_mode,
+    )
+    assert sorted(tmp_path.iterdir()) == [link, target]
+
+
 def test_a_rotated_key_seals_at_servers_that_run(tmp_path: Path) -> None:
     path = tmp_path / "harmony.key"
     running = ItemCipher.from_file(path)

@@ -24,7 +24,7 @@ from .chat_person import Person
 from .command import Command
 from .demo import WEATHER, WEATHER_RESULT
 from .event_loop import EventLoop
-from .input import InputError, UsageError, named_in_errors, read_json, warn
+from .input import InputError, UnreadableError, UsageError, named_in_errors, read_json, warn
 from .load_model import follow_rank_0, open_watched
 from .options import (
     add_built_in_tools,
@@ -272,6 +272,8 @@ def _functions(file: str, *, is_enforced: bool) -> list[dict[str, Any]]:
 
 def find_person(output: Output, commands: SlashCommands, *, keeps_history: bool) -> Person:
     """Return the person at the terminal, or the program behind the pipe."""
+    if sys.stdin is None:
+        raise UnreadableError("standard input is closed; 'harmony chat' reads questions from it")
     person = Person(output)
     if not (person.has_keyboard and output.is_terminal) or os.environ.get("TERM") == "dumb":
         return person

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..errors import did_you_mean
+from ..errors import MASK, did_you_mean, without_secrets
 from .command import Command, CommandParser
 from .input import InputError, UnreadableError, warn_if_shared
 
@@ -27,15 +27,6 @@ _NOT_IN_FILES = ("config", "print-config")
 _SECRETS = ("api-key",)
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _CLOSE = 0.85  # the likeness of a misspelled variable; those of Kubernetes are below it
-
-_MASK = "***"
-# A password may have a slash, and a space where nothing is quoted.
-_CREDENTIALS = re.compile(r"(?<=://)(?:\S*|[^/@\s]*:[^@]*)(?=@)")
-_NAMED_SECRET = re.compile(
-    r"""((?:key|token|secret|password|bearer|authorization)["']?[=:\s]\s*)"""
-    r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|(?:(?:basic|bearer)\s+)?[^\s&]+)""",
-    re.IGNORECASE,
-)
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +83,8 @@ class _OptionReader(CommandParser):
         if not words:
             return []
         # A value of a positional argument may begin with a hyphen.
-        return getattr(self.parse_args(words if option else ["--", *words]), action.dest)
+        read = self.parse_args(words if option else ["--", *words])
+        return self.checked(getattr(read, action.dest), name)
 
     def read_variable(self, name: str, text: str) -> Any:
         """Read the text of a variable; several values of a list are a JSON array."""
@@ -104,6 +96,12 @@ class _OptionReader(CommandParser):
             except (ValueError, RecursionError):
                 pass  # one value, as the address [::1]
         return self.read(name, text)
+
+    def checked(self, read: Any, name: str) -> Any:
+        """Return what was read; before Python 3.12 argparse makes a list of a value ``--``."""
+        if read == [] and not self.is_list(name):
+            raise InputError("must be a value, not --")
+        return read
 
     def is_list(self, name: str) -> bool:
         """Return whether an option may have several values."""
@@ -133,6 +131,11 @@ class Configuration:
         given = vars(self._reader.parse_args(list(words)))
         names = {option.dest: name for name, option in options.items()}
         line = {names[dest]: value for dest, value in given.items()}
+        for name, value in line.items():
+            try:
+                self._reader.checked(value, name)
+            except InputError as error:
+                raise InputError(f"--{name}: {error}") from error
         variables = self._read_variables(environment)
         path = {**variables, **line}.get("config")
         if path is not None:
@@ -225,10 +228,10 @@ def _masked(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return [_masked(name, part) for part in value]
     if name in _SECRETS:
-        return _MASK
+        return MASK
     if not isinstance(value, str):
         return value
-    return _NAMED_SECRET.sub(rf"\1{_MASK}", _CREDENTIALS.sub(_MASK, value))
+    return without_secrets(value)
 
 
 def _toml(value: Any) -> str:

@@ -14,6 +14,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import without_secrets
 from ..installation import needing_extra
 from .command import Command
 from .input import STANDARD_INPUT, InputError, named_in_errors, read_json
@@ -127,7 +128,7 @@ async def _serve_model(arguments: argparse.Namespace, listener: socket.socket, u
     from ..server import Settings, create_app, run_server
 
     if not sys.stderr.isatty():  # where `open_watched` is silent
-        print(f"loading {arguments.model} ...", file=sys.stderr, flush=True)
+        print(f"loading {without_secrets(arguments.model)} ...", file=sys.stderr, flush=True)
     engine = await open_watched(arguments.model)
     async with engine:
         settings = Settings()

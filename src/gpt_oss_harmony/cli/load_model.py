@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..engines.model_names import is_url
+from ..errors import without_secrets
 from .input import UsageError
 from .output import folded
 
@@ -69,7 +70,7 @@ async def open_watched(model: str, options: Mapping[str, Any] | None = None) -> 
     let_threads_sleep()
     if not sys.stderr.isatty():
         return await open_engine(model, **given)
-    print(f"loading {model} ...", file=sys.stderr, flush=True)
+    print(f"loading {without_secrets(model)} ...", file=sys.stderr, flush=True)
     logger = logging.getLogger("gpt_oss_harmony.engines")
     level, handler = logger.level, logging.StreamHandler(sys.stderr)
     logger.addHandler(handler)

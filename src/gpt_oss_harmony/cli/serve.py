@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..apis.current_date import TODAY
 from ..engines.model_names import find_source, is_url
+from ..errors import without_secrets
 from ..installation import needing_extra
 from ..server.settings import Setting, Settings, declared_settings
 from .command import Command
@@ -273,7 +274,7 @@ async def _serve(
             announce(f"storing responses in {database_name(settings.database)}")
             if has_keys:  # perhaps one made long ago
                 announce("each request needs an API key; 'harmony keys list' shows those stored")
-            announce(f"loading {arguments.model} ...")
+            announce(f"loading {without_secrets(arguments.model)} ...")
             engine = await opened.enter_async_context(await open_engine(arguments.model, **options))
             longest = engine.context_length
             if settings.context_length is not None and settings.context_length > longest:

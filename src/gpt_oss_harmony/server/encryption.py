@@ -150,7 +150,7 @@ def rotate_keys(path: str | Path, *, keep: int | None = None) -> int:
     From now on the new key encrypts, also at running servers. All keys decrypt; with `keep`, only
     this number of the newest keys is left. Raises `EncryptionKeyError`.
     """
-    path = Path(path)
+    path = Path(path).resolve()  # what a link leads to is replaced, not the link
     if keep is not None and keep < 1:
         raise EncryptionKeyError(f"cannot keep {keep} keys: keep one or more")
     before = _read_keys(path) if path.exists() else []
@@ -158,7 +158,13 @@ def rotate_keys(path: str | Path, *, keep: int | None = None) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = _written_draft(path, keys)
-        os.replace(draft, path)
+        try:
+            if before and os.name == "posix":
+                owner = path.stat()
+                os.chown(draft, owner.st_uid, owner.st_gid)  # the server's user, if root rotates
+            os.replace(draft, path)
+        finally:
+            draft.unlink(missing_ok=True)
     except OSError as error:
         raise _unusable(path, error) from error
     return len(keys)

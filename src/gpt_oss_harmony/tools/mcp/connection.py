@@ -21,7 +21,7 @@ from mcp.types import (
 )
 
 from ... import __version__
-from ...errors import HarmonyError
+from ...errors import HarmonyError, without_secrets
 from .transports import command_transport, url_transport
 
 
@@ -190,7 +190,8 @@ class McpConnection:
                 await _cancel(task)
         problem = None if task.cancelled() else task.exception()
         why = _reason(problem) if problem else f"it did not answer in {self._patience:g} seconds"
-        raise McpServerError(f"cannot use the MCP server {self.address}: {why}")
+        address = without_secrets(str(self.address))
+        raise McpServerError(f"cannot use the MCP server {address}: {why}")
 
     async def _keep(self, opened: asyncio.Future[Client], closing: asyncio.Event) -> None:
         url = self.address.url
