@@ -281,6 +281,10 @@ BAD: list[tuple[str, str]] = [
     ('api-key = [["hush"]]', "api-key: must be text or a number, not ***"),
     ('api-key = [true, "hush"]', "api-key: must be text or a number, not ***"),
     ('database = {a = "postgresql://u:hush@h/d"}', "database: must be one value, not {'a': 'postg"),
+    (
+        'database = {a = "postgresql://u:hush%s@h/d"}' % ("x" * 99),
+        "not {'a': 'postgresql://***@h/d'}",
+    ),
     ("x = " + "[" * 5_000, "is not TOML: "),
 ]
 

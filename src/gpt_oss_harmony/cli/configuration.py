@@ -66,7 +66,7 @@ class _OptionReader(CommandParser):
             if not isinstance(value, bool):
                 raise InputError(f"must be true or false, not {value!r:.80}")
             return value
-        shown = _masked(name, f"{value!r:.80}")
+        shown = str(_masked(name, repr(value)))[:80]  # cut last: half a password is not masked
         if isinstance(value, Mapping) and name not in _SECRETS:  # of NAME=VALUE
             try:
                 values = [f"{key}={json.dumps(part)}" for key, part in value.items()]
