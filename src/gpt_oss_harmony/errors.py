@@ -119,11 +119,10 @@ def closest(word: str, names: Iterable[str], likeness: float = 0.6) -> str | Non
 
 MASK = "***"
 # A password may have a slash, and a space where nothing is quoted.
-_CREDENTIALS = re.compile(r"(?<=://)(?:\S*|[^/@\s]*:[^@]*)(?=@)")
-_NAMED_SECRET = re.compile(
+_CREDENTIALS = r"(?<=://)(?:\S*|[^/@\s]*:[^@]*)(?=@)"
+_NAMED_SECRET = (
     r"""((?:key|token|secret|password|bearer|authorization)["']?[=:\s]\s*)"""
-    r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|(?:(?:basic|bearer)\s+)?[^\s&]+)""",
-    re.IGNORECASE,
+    r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|(?:(?:basic|bearer)\s+)?[^\s&]+)"""
 )
 
 
@@ -133,7 +132,9 @@ def without_secrets(text: str) -> str:
     >>> without_secrets("https://me:hush@a.example/mcp?api_key=hush&x=1")
     'https://***@a.example/mcp?api_key=***&x=1'
     """
-    return _NAMED_SECRET.sub(rf"\1{MASK}", _CREDENTIALS.sub(MASK, text))
+    # Compiled here, because every program imports this module and few show such a text.
+    text = re.sub(_CREDENTIALS, MASK, text)
+    return re.sub(_NAMED_SECRET, rf"\1{MASK}", text, flags=re.IGNORECASE)
 
 
 def did_you_mean(

@@ -73,11 +73,9 @@ class CtrlC:
     def __init__(self) -> None:
         self._is_expected = False
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> contextlib.AbstractContextManager[None]:
         """Ignore Ctrl-C until it is expected; `EventLoop.run_until_interrupted` takes it, too."""
-        with _ctrl_c_calls(self._pressed):
-            yield
+        return _ctrl_c_calls(self._pressed)
 
     @contextlib.contextmanager
     def expected(self) -> Iterator[None]:

@@ -371,6 +371,7 @@ def _named(
         ((*patterns, wanted), (), schema) for wanted, schema in by_pattern.items()
     ]
     if others is not False:
+        # The schema of other names does not hold for listed ones.
         listed = () if others is True or not rule.properties else (texts_but((*rule.properties,)),)
         selections.append(((*patterns, *listed), (*by_pattern,), others))
     named: dict[str, JsonValue] = {}

@@ -547,7 +547,7 @@ class SchemaWriter:
 
     def _overlap(self, inner: State, other: State) -> bool:
         """Return whether two states that are not recursive may have patterns that share a name."""
-        left, right = (_written_out([one], JOIN_LIMIT - self._joins) for one in (inner, other))
+        left, right = (_written_out(one, JOIN_LIMIT - self._joins) for one in (inner, other))
         self._joins += sum(map(len, (*left, *right)))
         for state in chain(*left, *right):
             if state.shape is not None:
@@ -573,13 +573,13 @@ def _text_key(state: State) -> tuple[object, ...] | None:
     return (*shape.patterns, shape.shortest, shape.longest)
 
 
-def _written_out(states: list[State], limit: int) -> list[list[State]]:
-    """Return states that are not recursive and those inside them, by level of the values.
+def _written_out(state: State, limit: int) -> list[list[State]]:
+    """Return a state that is not recursive and those inside it, by level of the values.
 
     Each is there as often as it is used. Stops at the first beyond `limit`.
     """
     levels: list[list[State]] = []
-    count = 0
+    states, count = [state], 0
     while states and count <= limit:
         levels.append([])
         inside: list[Iterable[State]] = []
@@ -587,8 +587,8 @@ def _written_out(states: list[State], limit: int) -> list[list[State]]:
             count += len(states)
             spend(2 * len(states))
             levels[-1] += states
-            inside += [state.inside() for state in states if state.alternatives is None]
-            states = [other for state in states for other in state.alternatives or ()]
+            inside += [one.inside() for one in states if one.alternatives is None]
+            states = [other for one in states for other in one.alternatives or ()]
         states = list(islice(chain.from_iterable(inside), limit + 1))
     return levels
 
